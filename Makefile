@@ -9,8 +9,11 @@ PRESET ?= $(or $(PROFILE),quick)
 ARGS ?=
 
 BIN := $(VENV)/bin
-# Each stamp is a copy of the pyproject.toml that was installed: as long as it is the same, nothing
-# is installed again and no network is needed.
+# Two clones of one commit get the same versions: those of the lock, whose files must have its hashes.
+LOCK := recipe/locked.txt
+LOCK_FOR_DEVELOPMENT := recipe/locked-dev.txt
+# Each stamp is a copy of what was installed: as long as it is the same, nothing is installed again
+# and no network is needed.
 FOR_USE := $(VENV)/installed.toml
 FOR_DEVELOPMENT := $(VENV)/installed-dev.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
@@ -19,20 +22,22 @@ DEBIAN := apt-get install gcc libc6-dev make python3-venv
 FEDORA := dnf install gcc make python3
 
 .DEFAULT_GOAL := help
-.PHONY: help investigate test test-slow test-numa test-all fuzz docs lab lint lint-style lint-format lint-types lint-c format reference clean compiler
+.PHONY: help investigate test test-slow test-numa test-arm test-all fuzz docs lab lint lint-style lint-format lint-types lint-c format reference lock clean compiler
 
 help:
 	@echo "make investigate   what is wrong with this machine, if anything? (PRESET=full: every notebook, too)"
 	@echo "make test          run the tests (ARGS='-k kv' for some)"
 	@echo "make test-slow     run what 'make test' leaves out because it is long"
 	@echo "make test-numa     boot guests with 2 and 4 NUMA nodes under qemu and run tests in them"
-	@echo "make test-all      all three"
+	@echo "make test-arm      boot an arm64 guest whose processor has counters, and check them in it"
+	@echo "make test-all      all of them"
 	@echo "make fuzz          fuzz what reads foreign files (FUZZ_S=600: seconds for each reader in C)"
 	@echo "make lab           open the notebooks in JupyterLab"
 	@echo "make docs          build the site into build/site, from recorded runs: nothing is measured"
 	@echo "make lint          check style, types and formatting"
 	@echo "make format        bring Python, notebooks and C into their format"
 	@echo "make reference     write docs/reference.md from what the experiments declare"
+	@echo "make lock          take the newest packages that pyproject.toml admits, with their hashes"
 	@echo "make clean         remove .venv and what tools left behind; measured runs stay"
 
 investigate: compiler $(FOR_USE)
@@ -53,7 +58,10 @@ test-slow: compiler $(FOR_DEVELOPMENT)
 test-numa: compiler $(FOR_DEVELOPMENT)
 	@$(BIN)/python -m pytest -rA tests/numa/boot.py $(ARGS)
 
-test-all: test-numa test-slow test
+test-arm: compiler $(FOR_DEVELOPMENT)
+	@$(BIN)/python -m pytest -rA -m "not slow" tests/arm/boot.py $(ARGS)
+
+test-all: test-numa test-arm test-slow test
 
 C_FILES = $(shell find kernels_c tests benchmarks -name '*.c' -o -name '*.h' -o -name '*.inc')
 
@@ -104,17 +112,30 @@ compiler:
 	  echo "  Fedora, RHEL:   $(FEDORA)"; \
 	  exit 1; } >&2
 
-$(FOR_USE): pyproject.toml | $(BIN)/pip
-	@cmp -s $< $@ || { \
+# What the lock holds, then perflib itself, which has no hash: what builds it is in the lock.
+INSTALL = $(PIP) --require-hashes -r $(1) && $(PIP) --no-deps --no-build-isolation --editable .
+
+$(FOR_USE): pyproject.toml $(LOCK) | $(BIN)/pip
+	@cat pyproject.toml $(LOCK) | cmp -s - $@ || { \
 	  echo "Installing perflib and what it needs into $(VENV) (once, a minute or two) ..."; \
-	  $(PIP) --editable '.[lab]' && cp $< $@; }
+	  $(call INSTALL,$(LOCK)) && cat pyproject.toml $(LOCK) > $@; }
 	@touch $@
 
-$(FOR_DEVELOPMENT): pyproject.toml | $(BIN)/pip
-	@cmp -s $< $@ || { \
+$(FOR_DEVELOPMENT): pyproject.toml $(LOCK_FOR_DEVELOPMENT) | $(BIN)/pip
+	@cat pyproject.toml $(LOCK_FOR_DEVELOPMENT) | cmp -s - $@ || { \
 	  echo "Installing perflib and its development tools into $(VENV) (once, a minute or two) ..."; \
-	  $(PIP) --editable '.[dev]' && cp $< $(FOR_USE) && cp $< $@; }
+	  $(call INSTALL,$(LOCK_FOR_DEVELOPMENT)) \
+	    && cat pyproject.toml $(LOCK) > $(FOR_USE) \
+	    && cat pyproject.toml $(LOCK_FOR_DEVELOPMENT) > $@; }
 	@touch $@
+
+# The newest versions that pyproject.toml admits, for every Python and processor, with their hashes.
+LOCKED = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+  --no-annotate --no-header --no-emit-index-url pyproject.toml recipe/build.in
+lock: | $(BIN)/pip
+	@$(PYTHON) -m venv build/uv && build/uv/bin/pip --quiet install uv
+	@$(LOCKED) --upgrade --extra dev -o $(LOCK_FOR_DEVELOPMENT)
+	@$(LOCKED) --upgrade --extra lab -c $(LOCK_FOR_DEVELOPMENT) -o $(LOCK)
 
 # pip is the last thing that venv makes: an environment without it is not whole.
 $(BIN)/pip:

@@ -35,7 +35,7 @@ from typing import Any
 from benchmarks.chaos_faults import FAULTS, Fault, moment
 from benchmarks.chaos_run import Subject, adopt_orphans, described, lost, unlike
 from perflib import experiments
-from perflib.model import store
+from perflib.store import run_files
 
 _CASE_LIMIT_S = 900.0
 _SHIM = Path(__file__).with_name("chaos_shim.c")
@@ -136,7 +136,7 @@ def reference(place: Place, name: str) -> dict[str, Any]:
                 msg = f"{name}, undisturbed, leaves: {left}"
                 raise RuntimeError(msg)
             path = subject.saved()[-1]
-            trials = store.load(path).provenance["trials"]
+            trials = run_files.load(path).provenance["trials"]
             record = described(path, wall_s, trials)
         finally:
             subject.clear()
@@ -205,7 +205,7 @@ def _fault_and_after(
         process = subject.popen(after, "run", "machine", "-p", "budget_s=0.5")
         outcome.problems += _named("after: ", subject.settle(process, after, [0]))
     saved = [path for path in subject.saved() if path.stem == held.run or not held.run]
-    run = store.load(saved[0]) if saved else None
+    run = run_files.load(saved[0]) if saved else None
     outcome.held = len(held.samples)
     outcome.lost = lost(held, run.samples if run else None)
     if saved:

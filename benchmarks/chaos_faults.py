@@ -19,8 +19,6 @@ from benchmarks.chaos_run import Subject, kill
 from perflib.machine.processes import family
 from perflib.machine.settings.guard import write_setting
 
-__all__ = ["COMPILERS", "FAULTS", "Fault", "moment"]
-
 _SENTENCE = (0, 1, 2)  # it was measured, it failed, it cannot be done: each with a sentence
 _KILLED = (*_SENTENCE, -signal.SIGKILL)
 _CGROUPS = Path("/sys/fs/cgroup")

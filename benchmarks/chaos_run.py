@@ -25,8 +25,8 @@ from perflib.machine.files import fields
 from perflib.machine.processes import family, is_gone
 from perflib.machine.settings.guard import read_setting
 from perflib.measure.schedule import frame_of
-from perflib.model import store
 from perflib.model.recorded import without_user
+from perflib.store import run_files
 
 # So that a run takes a few seconds; beside the preset ``quick``.
 QUICK: Mapping[str, Mapping[str, str]] = {
@@ -384,7 +384,7 @@ def unlike(reference: Mapping[str, Any], path: Path, *, may_lack: bool = False) 
     ``may_lack``: trials may have been left out of rounds, if the run says that it has problems or
     had planned others, as one does that starts when a CPU is gone already.
     """
-    run = store.load(path)
+    run = run_files.load(path)
     wrong = []
     stopped = run.provenance["stopped"]
     ended_early = stopped in ("interrupted", "failed") or run.provenance["failed_trials"]
@@ -414,7 +414,7 @@ def unlike(reference: Mapping[str, Any], path: Path, *, may_lack: bool = False) 
 
 def described(path: Path, wall_s: float, trials: int) -> dict[str, Any]:
     """An undisturbed run, as the others are compared with it."""
-    run = store.load(path)
+    run = run_files.load(path)
     samples = run.samples
     positions = [set(group["position"].tolist()) for _, group in samples.groupby("round")]
     return {

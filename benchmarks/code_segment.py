@@ -29,7 +29,7 @@ from perflib.experiments.code_size.claims import (
 from perflib.experiments.code_size.code_segment import measure
 from perflib.experiments.code_size.measure import trials
 from perflib.experiments.code_size.table import CodeTable
-from perflib.experiments.code_size.trials import Configuration
+from perflib.experiments.code_size.trials import CodeConfiguration
 from perflib.framework.page_claims import HUGE_PAGES
 from perflib.kernels import build
 from perflib.measure.schedule import frame_of, round_order
@@ -97,7 +97,7 @@ def null(runs: int) -> None:
         )
         plan = experiment.plan(params)
         plan |= experiment.pilot(params, plan)
-        twice = [Configuration(*one) for one in plan["configurations"] for _ in range(2)]
+        twice = [CodeConfiguration(*one) for one in plan["configurations"] for _ in range(2)]
         plan["configurations"] = twice
         taken: list[dict[str, object]] = []
         with trials(measure.sweep(params), params, plan) as both:

@@ -33,7 +33,7 @@ from perflib.kernels import Build, build, record
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Out, Worker
 from perflib.model.errors import MeasurementError
-from perflib.stats.intervals import robust_mean, t_interval, time_blocks
+from perflib.stats.intervals import robust_mean, t_interval, time_batches
 
 _FIFO_PRIORITY = 50
 _CAS_ONE_LINE = 0  # the kernel's number of the protocol
@@ -92,7 +92,7 @@ def theirs(
 
 
 def _ratio(ratios: Floats, start_s: Floats) -> str:
-    blocks = time_blocks(start_s, len(ratios))
+    blocks = time_batches(start_s, len(ratios))
     logs = np.log(ratios)
     each = [robust_mean(logs[blocks == n, None])[0] for n in range(blocks.max() + 1)]
     mean, low, high = (math.exp(end) for end in t_interval(np.array(each)))

@@ -26,12 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perflib.instruments.counters import counting, groups
-from perflib.instruments.counters.events import Event
+from perflib.instruments.counters.events import CounterEvent
 from perflib.instruments.counters.groups import open_counter
 from perflib.instruments.counters.readings import new_readings
 from perflib.instruments.counters.sets import events_of
 from perflib.instruments.counters.system_counts import SYSTEM_SETS
-from perflib.instruments.counters.watched import Target, watch
+from perflib.instruments.counters.watched import CounterTarget, watch
 
 _HZ = 10
 
@@ -83,7 +83,9 @@ def main() -> None:
         monotonic_ns=lambda: now_ns[0], time_ns=lambda: now_ns[0], monotonic=lambda: now_ns[0] / 1e9
     )
 
-    def opener(event: Event, target: Target, leader: int, *, inherit: bool, off: bool) -> int:
+    def opener(
+        event: CounterEvent, target: CounterTarget, leader: int, *, inherit: bool, off: bool
+    ) -> int:
         there = replace(target, cpu=target.cpu % real)
         return open_counter(event, there, leader, inherit=inherit, off=off)
 

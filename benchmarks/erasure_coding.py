@@ -25,7 +25,7 @@ from perflib.experiments import get
 from perflib.experiments.aliasing.erasure_coding.layouts import layout_offsets
 from perflib.kernels import Kernel, load
 from perflib.model.errors import MeasurementError
-from perflib.stats.intervals import robust_mean, t_interval, time_blocks
+from perflib.stats.intervals import robust_mean, t_interval, time_batches
 
 _DATA, _PARITY, _BLOCK_BYTES = 10, 4, 4 << 20
 _OURS = "ours, AVX2"
@@ -97,7 +97,7 @@ def speed(seconds: float, layout: str) -> None:
             row[place] = once(found[place], layout)
         logs.append(row)
     values, names = np.array(logs), [configuration.name for configuration in found]
-    blocks = time_blocks(np.array(starts), len(values))
+    blocks = time_batches(np.array(starts), len(values))
     means = np.array([robust_mean(values[blocks == b]) for b in range(int(blocks.max()) + 1)])
     print(f"{layout} blocks, {len(values)} rounds")
     for place, name in enumerate(names):

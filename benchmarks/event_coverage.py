@@ -70,8 +70,8 @@ def attached_before(count: int, event_ms: int, cpu: int) -> None:
         print(f"  ({text})")
     acknowledged, sampled, covered, from_line = [], [], [], []
     for recorded in profile.events:
-        event, coverage = recorded.event, recorded.coverage
-        stamp = int(event.event)
+        event, coverage = recorded.job_event, recorded.coverage
+        stamp = int(event.label)
         on_ns = event.begin_ns + coverage.missed_begin_ns
         acknowledged.append((on_ns - stamp) / 1e6)
         covered.append(100 - 100 * (on_ns - stamp + coverage.missed_end_ns) / (event_ms * 1e6))
@@ -114,7 +114,7 @@ def attached_late(count: int, event_ms: int, cpu: int) -> None:
             if first is None:
                 covered.append(0.0)
                 return
-            late_ms = (float(first.rstrip(":")) * 1e9 - int(event.event)) / 1e6
+            late_ms = (float(first.rstrip(":")) * 1e9 - int(event.label)) / 1e6
             sampled.append(late_ms)
             covered.append(100 - 100 * late_ms / event_ms)
 

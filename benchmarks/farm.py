@@ -2,7 +2,7 @@
 
 The noise is none that the analysis assumes: heavy tails, interference that only slows, days that
 resemble the day before, nodes of which some scatter ten times as much, times in coarse steps
-(``tests/stats/farms.py``). 300 nodes of 16 cores, two models, 5 % of the values missing.
+(``tests/fleet/farms.py``). 300 nodes of 16 cores, two models, 5 % of the values missing.
 
     python benchmarks/farm.py [--reports 200] [--faults 100]
         [--only healthy,core,node,rack,bios,many,scaling,report]
@@ -24,8 +24,8 @@ from dataclasses import replace
 import numpy as np
 from scipy.stats import binomtest
 
-from perflib.stats.farm import compare_farm
-from tests.stats.farms import NOISES, Healthy, report, reported, table
+from perflib.fleet.analysis.comparisons import compare_farm
+from tests.fleet.farms import NOISES, Healthy, report, reported, table
 
 _KINDS = {"core": "position", "node": "node", "rack": "hours", "bios": "group"}
 _FAULTS = {
@@ -37,7 +37,7 @@ _FAULTS = {
 _REPORT = """
 import resource, time
 from pathlib import Path
-from perflib.fleet.simulated import simulated_farm
+from perflib.fleet.analysis.simulated import simulated_farm
 from perflib.lab.farm_report import write_farm_report
 farm = simulated_farm(400, 128, 5, slow_core={"model A": (8, 0.12)}, slow_nodes={17: 0.03},
                       warm_rack=(3, 0.02), slow_bios=("2.2", 0.02))

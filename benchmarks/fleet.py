@@ -25,7 +25,7 @@ from pathlib import Path
 import duckdb
 
 from perflib.fleet.plan import Plan, open_plan
-from perflib.model.reading import quoted, read_run
+from perflib.store.reading import quoted, read_run
 from tests.fleet.slurm import slurm
 
 _STORED = Path(__file__).parents[1] / "tests" / "data" / "runs"

@@ -49,8 +49,8 @@ def line(kind: str, compared: Comparison) -> list[str]:
     row, total = table.loc[_FUNCTION], compared.total
     print(
         f"{kind:13s} {compared.rounds:3d} rounds ({compared.outliers} outliers)  "
-        f"{_FUNCTION} {row['excess_percent']:+6.1f} % [{row['excess_low']:+.1f}, "
-        f"{row['excess_high']:+.1f}], visible {compared.visible()[_FUNCTION]:.1f} %, "
+        f"{_FUNCTION} {row['excess_percent']:+6.1f} % [{row['excess_percent_low']:+.1f}, "
+        f"{row['excess_percent_high']:+.1f}], visible {compared.visible()[_FUNCTION]:.1f} %, "
         f"event {total.effect:+.1f} % [{total.low:+.1f}, {total.high:+.1f}]; "
         f"first {table.index[0]}, named {', '.join(named) or 'none'}",
         flush=True,

@@ -182,7 +182,7 @@ class Chaser:
     def _layout_ns(self, arrays: Arrays, size: int) -> float:
         span = self._span if size > _SCATTERED_BYTES else 0
         seed = int(self._generator.integers(2**62))
-        why = arrays.lay(
+        why = arrays.place(
             "array", order="lmbench", bytes_=size, seed=seed, cpu=self._cpu, span_bytes=span
         )
         if not why:

@@ -37,10 +37,10 @@ import numpy as np
 
 from perflib.experiments import get
 from perflib.experiments.memory_load.measure import array_bytes
-from perflib.experiments.memory_load.streams import Streams
 from perflib.machine.hardware.caches import caches
 from perflib.machine.hardware.memory import free_bytes
 from perflib.measure.conditions import Conditions
+from perflib.measure.streams import CACHE_CHUNKS, Streams
 from perflib.stats.intervals import t_interval
 
 _KINDS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
@@ -148,7 +148,7 @@ def null(runs: int, seconds: float) -> None:
     real = Streams.begin
 
     def in_cache(self: Streams, *given: Any, **more: Any) -> str:
-        return real(self, *given, **{**more, "in_cache": True})
+        return real(self, *given, **{**more, "segment_chunks": CACHE_CHUNKS})
 
     Streams.begin = in_cache  # type: ignore[method-assign]
     experiment = get("memory_load")

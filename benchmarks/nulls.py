@@ -3,13 +3,15 @@
 Each round runs the chosen experiments once, as an investigation does, and counts the anomaly claims
 that are supported: by each run alone, and after the correction over all claims of the round. The
 load is a few processes on each core that work and pause at random: a loop of integers, hashes, and
-copies beyond the caches. ``--quiet``: without it.
+copies beyond the caches. ``--quiet``: without it. ``--uneven 0.2,2,13``: loops instead, as many as
+cores, not pinned, that work as long and pause half as long, one length a round in turn: a trial's,
+a batch's and a third of a run's. A run with an alarm is kept next to ``--out``: it becomes a test.
 
 Some claims are no false alarms here. Those of ``MAY_HOLD`` say what the load takes, or what the
 processor and the jobs that come with perflib are like; they are counted apart.
 
     python benchmarks/nulls.py [--runs 7] [--experiments kv_per_core,counters] [--preset quick]
-        [--quiet] [--out nulls.json]
+        [--quiet] [--uneven SECONDS,...] [--out nulls.json]
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from perflib import experiments
 from perflib.investigation.correction import corrected
 from perflib.model.errors import PerflibError
 from perflib.model.finding import Finding
+from perflib.store.run_files import save
 
 # By experiment and claim: why it may be true of a healthy machine.
 MAY_HOLD = {
@@ -78,26 +81,31 @@ KINDS: dict[str, Callable[[], None]] = {
 }
 
 
-def work(kind: str, cpu: int) -> None:
-    """Work and pause on a core until killed, or until whoever started it is gone."""
-    os.sched_setaffinity(0, {cpu})
+def work(kind: str, cpu: int, phase_s: float | None) -> None:
+    """Work and pause until killed, or until whoever started it is gone.
+
+    On a core, for random times; with ``phase_s`` on any, for that time and half of it.
+    """
     chance = random.Random(f"{kind} {cpu}")
+    if phase_s is None:
+        os.sched_setaffinity(0, {cpu})
     parent = os.getppid()
     while os.getppid() == parent:
-        end = time.monotonic() + chance.expovariate(1 / _MEAN_S)
+        end = time.monotonic() + (phase_s or chance.expovariate(1 / _MEAN_S))
         while time.monotonic() < end:
             KINDS[kind]()
-        time.sleep(chance.expovariate(1 / _MEAN_S))
+        time.sleep(phase_s / 2 if phase_s else chance.expovariate(1 / _MEAN_S))
 
 
 @contextlib.contextmanager
-def load() -> Iterator[None]:
-    """One process of each kind on each core that may be used."""
+def load(phase_s: float | None = None) -> Iterator[None]:
+    """One process of each kind on each core that may be used, or as many loops as cores."""
     started = []
     try:
         for cpu in sorted(os.sched_getaffinity(0)):
-            for kind in KINDS:
+            for kind in KINDS if phase_s is None else ["integers"]:
                 argv = [sys.executable, __file__, "--work", kind, "--cpu", str(cpu)]
+                argv += [] if phase_s is None else ["--uneven", str(phase_s)]
                 started.append(subprocess.Popen(argv))
         yield
     finally:
@@ -110,7 +118,9 @@ def load() -> Iterator[None]:
 # --- runs ----------------------------------------------------------------------------------------
 
 
-def investigate(names: Sequence[str], preset: str, seed: int) -> dict[str, list[Finding]]:
+def investigate(
+    names: Sequence[str], preset: str, seed: int, kept: Path | None
+) -> dict[str, list[Finding]]:
     """What each experiment finds; one that cannot run here is left out, and says why."""
     found = {}
     for name in names:
@@ -118,12 +128,15 @@ def investigate(names: Sequence[str], preset: str, seed: int) -> dict[str, list[
         begin = time.monotonic()
         try:
             params = experiment.params({"seed": seed}, preset)
-            found[name] = experiment.analyse(experiment.measure(params))
+            run = experiment.measure(params)
+            found[name] = experiment.analyse(run)
         except PerflibError as error:
             print(f"  {name}: {error}", flush=True)
             continue
         alarms = "; ".join(f"{one.subject} {one.effect:+.2f}" for one in false_alarms(name, found))
         print(f"  {name}, {time.monotonic() - begin:.0f} s: {alarms or 'no alarm'}", flush=True)
+        if alarms and kept:
+            save(run, kept / f"{run.id}.parquet")
     return found
 
 
@@ -177,13 +190,16 @@ def main() -> None:
     parser.add_argument("--experiments", default=",".join(experiments.NAMES))
     parser.add_argument("--preset", default="quick")
     parser.add_argument("--quiet", action="store_true")
+    parser.add_argument("--uneven", default="", metavar="SECONDS,...", help="lengths of work")
     parser.add_argument("--seed", type=int, default=1, help="of the first round")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--work", choices=list(KINDS), help=argparse.SUPPRESS)
     parser.add_argument("--cpu", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    phases: list[float | None] = [float(one) for one in given.uneven.split(",") if one]
+    phases = phases or [None]
     if given.work:
-        work(given.work, given.cpu)
+        work(given.work, given.cpu, phases[0])
         return
     names = [experiments.get(name).name for name in given.experiments.split(",")]
     records: list[dict[str, Any]] = []
@@ -191,8 +207,10 @@ def main() -> None:
     alarms, left = 0, 0
     for round_ in range(given.runs):
         print(f"round {round_ + 1} of {given.runs}", flush=True)
-        with contextlib.nullcontext() if given.quiet else load():
-            found = investigate(names, given.preset, given.seed + round_)
+        phase_s = phases[round_ % len(phases)]
+        with contextlib.nullcontext() if given.quiet else load(phase_s):
+            kept = given.out.parent if given.out else None
+            found = investigate(names, given.preset, given.seed + round_, kept)
         runs.update(found.keys())
         together = corrected(list(found.values()))
         false = [false_alarms(name, found) for name in found]
@@ -209,7 +227,13 @@ def main() -> None:
     print(f"of {given.runs} investigations {alarms} had a false alarm of a run by itself, {left} "
           "after the correction over all their claims")  # fmt: skip
     if given.out:
-        result = {"quiet": given.quiet, "preset": given.preset, "runs": runs, "claims": records}
+        result = {
+            "quiet": given.quiet,
+            "uneven_s": phases,
+            "preset": given.preset,
+            "runs": runs,
+            "claims": records,
+        }
         given.out.write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -14,7 +14,7 @@ import argparse
 import numpy as np
 import pandas as pd
 
-from perflib.fleet.baseline import UNCHANGED, prediction
+from perflib.fleet.analysis.baseline import UNCHANGED, prediction
 from perflib.stats.interval import percent
 from perflib.stats.series import find_steps
 from tests.stats.test_series import is_shown, two_weeks

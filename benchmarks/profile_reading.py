@@ -30,7 +30,7 @@ import json, resource, sys
 from pathlib import Path
 if sys.argv[3] != "0":
     resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[3]),) * 2)
-from perflib.profiling.perfscript import read
+from perflib.instruments.perf.script import read
 small = Path(sys.argv[2])
 read(small)  # what is imported and loaded once belongs to the process
 

@@ -62,7 +62,7 @@ FREQUENCY_HZ = 2000
 
 def usual_ms(events: list[JobEvent]) -> float:
     """The job's own time of an ordinary event, half of which are faster."""
-    times = [one.reported_seconds for one in events if int(one.event) % 100 != 37]
+    times = [one.reported_seconds for one in events if int(one.label) % 100 != 37]
     return 1e3 * statistics.median(time for time in times if time is not None)
 
 
@@ -136,7 +136,7 @@ def main() -> None:
                 print(f"  covered: {statistics.median(covered):.1f} % (worst {min(covered):.1f})")
                 if slowest is not None:
                     slow = [one for one in profile.events if one.name == "slowest"]
-                    right = sum(int(one.event.event) % 100 == 37 for one in slow)
+                    right = sum(int(one.job_event.label) % 100 == 37 for one in slow)
                     samples = sum(one.coverage.samples for one in profile.events)
                     print(f"  {right} of the {len(slow)} kept as slowest are; {samples} samples")
                 print(*(f"  problem: {problem}" for problem in profile.problems), sep="\n")

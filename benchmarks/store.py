@@ -25,7 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from perflib.experiments import get
-from perflib.model import store
+from perflib.store import run_files
 
 _STORED = Path(__file__).parents[1] / "tests" / "data" / "runs"
 _SAMPLES, _SAMPLES_IMPORTED = 20, 8000
@@ -41,12 +41,12 @@ def _kinds(home: Path) -> list[tuple[str, bytes]]:
     """A file of each experiment."""
     kinds = []
     for path in sorted(_STORED.glob("*.parquet")):
-        run = store.load(path)
+        run = run_files.load(path)
         if run.experiment == "alias_map":  # its levels are 3,000: no run of a farm
             continue
         cut = replace(run, samples=run.samples.head(_SAMPLES))
-        said = get(run.experiment).said(run)
-        kinds.append((run.experiment, store.save(cut, home / path.name, said).read_bytes()))
+        said = get(run.experiment).reported(run)
+        kinds.append((run.experiment, run_files.save(cut, home / path.name, said).read_bytes()))
     return kinds
 
 
@@ -68,12 +68,12 @@ def _make(home: Path, count: int, damaged_every: int) -> None:
 def _make_foreign(folder: Path, count: int) -> None:
     """Runs of kv_per_core as a farm returns them: each of its own, as imports compare their ids."""
     folder.mkdir()
-    run = store.load(_STORED / "kv_per_core.parquet")
+    run = run_files.load(_STORED / "kv_per_core.parquet")
     cut = replace(run, samples=run.samples.head(_SAMPLES_IMPORTED))
-    said = get("kv_per_core").said(cut)
+    said = get("kv_per_core").reported(cut)
     for number in range(count):
         own = f"kv_per_core-20260101-000000-node{number % 400}-{number:010}"
-        store.write_run(replace(cut, id=own), folder / f"{number}.parquet", said)
+        run_files.write_run(replace(cut, id=own), folder / f"{number}.parquet", said)
 
 
 def _timed(words: list[str], home: Path) -> float:

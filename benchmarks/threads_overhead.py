@@ -25,7 +25,7 @@ from perflib.instruments.threads.record import Ran, backends, profile_job, run_a
 from perflib.instruments.threads.settings import Settings
 from perflib.measure.jobs.event_loop import VERSIONS, Account, argv
 from perflib.model.errors import MeasurementError
-from perflib.stats.intervals import robust_mean, t_interval, time_blocks
+from perflib.stats.intervals import robust_mean, t_interval, time_batches
 
 _UNKNOWN = "there is no such backend"
 _MOST = 1.05
@@ -53,7 +53,7 @@ def _checked(ran: Ran) -> float:
 def show(claim: str, ratios: list[float], start_s: list[float], most: float | None) -> None:
     """A line: the median of the paired ratios, least and most, the mean with its interval."""
     logs = np.log(np.array(ratios))
-    blocks = time_blocks(np.array(start_s), len(ratios))
+    blocks = time_batches(np.array(start_s), len(ratios))
     each = [robust_mean(logs[blocks == n, None])[0] for n in range(blocks.max() + 1)]
     mean, low, high = (math.exp(end) for end in t_interval(np.array(each)))
     middle = statistics.median(ratios)

@@ -1,6 +1,6 @@
 """The site: ``make docs`` builds it from the checkout's root, so that links between files hold.
 
-It shows recorded runs and measures nothing. Nothing that a reader's browser loads lies elsewhere.
+It shows recorded runs and measures nothing. A reader's browser loads nothing from elsewhere.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ extensions = [
     "site_commands",
     "site_math",
     "site_api",
+    "site_lists",
 ]
 
 root_doc = "docs/index"
@@ -81,5 +82,5 @@ html_theme_options = {
     "back_to_top_button": False,
 }
 
-# `sphinx -b linkcheck` asks every address that is named; it needs a network.
+# `sphinx -b linkcheck` opens every address that is named; it needs a network.
 linkcheck_timeout = 20

@@ -11,8 +11,9 @@
  * one; that it does is seen by the CPU time of the process's other threads.
  *
  * Whole numbers in the interface are declared as 64 bits wide. So one declaration serves libraries
- * built for 32-bit and for 64-bit integers: x86-64 passes each argument in a register or a slot of
- * its own, of which a callee with narrower integers reads the lower half, and none is negative.
+ * built for 32-bit and for 64-bit integers: x86-64 and Linux on aarch64 pass each argument in a
+ * register or a slot of its own, of which a callee with narrower integers reads the lower half, and
+ * none is negative.
  *
  * Checksum: the sum of (row % 7 + 1) * y[row], as bits. A and x hold small whole numbers, so that
  * every order of the additions gives the same:
@@ -24,9 +25,6 @@
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE // RUSAGE_THREAD, sched_getcpu
-#endif
-#ifndef __x86_64__
-#error "the core's clock and the way arguments are passed are x86-64's: no other is supported"
 #endif
 #include <stdint.h>
 

@@ -77,50 +77,21 @@ uint64_t alias_map_word(int64_t offset, int64_t width) {
 
 uint64_t alias_map_stored(int64_t width) { return width == 8 ? UINT64_MAX : UINT32_MAX; }
 
-#if defined(__x86_64__)
 #define STORE_LOAD(size)                                                                           \
   __asm__ volatile(                                                                                \
       "1:\n"                                                                                       \
-      ".rept %c[unrolled]\n"                                                                       \
-      "mov %" size "[stored], (%[store])\n"                                                        \
-      "mov (%[load]), %" size "[loaded]\n"                                                         \
-      ".endr\n"                                                                                    \
-      "dec %[left]\n"                                                                              \
-      "jnz 1b\n"                                                                                   \
+      ".rept %c[unrolled]\n" ARCH_STORE(size) ARCH_LOAD(size) ".endr\n" ARCH_REPEAT                \
       : [left] "+r"(left), [loaded] "=&r"(loaded)                                                  \
       : [stored] "r"(UINT64_MAX), [store] "r"(store), [load] "r"(load), [unrolled] "i"(UNROLLED)   \
       : "memory", "cc")
-#elif defined(__aarch64__)
-#define STORE_LOAD(size)                                                                           \
-  __asm__ volatile(                                                                                \
-      "1:\n"                                                                                       \
-      ".rept %c[unrolled]\n"                                                                       \
-      "str %" size "[stored], [%[store]]\n"                                                        \
-      "ldr %" size "[loaded], [%[load]]\n"                                                         \
-      ".endr\n"                                                                                    \
-      "subs %[left], %[left], #1\n"                                                                \
-      "b.ne 1b\n"                                                                                  \
-      : [left] "+r"(left), [loaded] "=&r"(loaded)                                                  \
-      : [stored] "r"(UINT64_MAX), [store] "r"(store), [load] "r"(load), [unrolled] "i"(UNROLLED)   \
-      : "memory", "cc")
-#else
-#error "the pairs of alias_map are written for x86-64 and aarch64"
-#endif
-#if defined(__x86_64__)
-#define FOUR "k"
-#define EIGHT "q"
-#else
-#define FOUR "w"
-#define EIGHT "x"
-#endif
 
 static uint64_t burst(unsigned char *store, const unsigned char *load, int64_t width,
                       int64_t pairs) {
   uint64_t left = (uint64_t)pairs / UNROLLED, loaded;
   if (width == 8)
-    STORE_LOAD(EIGHT);
+    STORE_LOAD(ARCH_8_BYTES);
   else
-    STORE_LOAD(FOUR);
+    STORE_LOAD(ARCH_4_BYTES);
   return loaded;
 }
 

@@ -39,9 +39,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE // RUSAGE_THREAD, sched_getcpu
 #endif
-#ifndef __x86_64__
-#error "the core's clock is written for x86-64: this kernel cannot be built for this processor"
-#endif
 #include <stdint.h>
 
 #include "common/bracket.h"

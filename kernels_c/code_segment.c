@@ -23,7 +23,7 @@
  * function that the compiler made of one switch, lie side by side in a text of their own. So a step
  * is an indirect call of the piece and an indirect jump in it, and there is hot data: 4 bytes of
  * the compiler's jump tables a case, 8 bytes a piece. All of it lies outside of the text, on the
- * same pages whatever the text lies on. Cases have 140 bytes, and a few more or less.
+ * same pages whatever the text is on. Cases have 140 bytes (of aarch64 170), more or less.
  *
  * Each case notes the smallest and the largest instruction pointer: the extent of the code that was
  * hot is last_ip + 128 - first_ip. It folds its number into the checksum,
@@ -98,6 +98,8 @@ int64_t code_write_map(const char *path);
 #define CODE_UNITS CASES
 #define CODE_UNIT_BYTES 128
 #define CODE_UNIT_NAME "case"
+#define CODE_UNIT CODE_CASE
+#define CODE_DISPATCH CODE_JUMPS
 #ifdef CODE_SWITCH
 #define CODE_PATTERNS 5
 #else
@@ -109,90 +111,19 @@ int64_t code_write_map(const char *path);
 #error "CASES must be a multiple of 32 from 32 to 65536"
 #endif
 
-// clang-format off
-__asm__(
-    ".pushsection code_units, \"ax\", @progbits\n"
-    ".p2align 21\n"
-    ".globl code_first, code_last, code_text_end\n"
-    ".hidden code_first, code_last, code_text_end\n"
-    "code_first:\n"
-    ".altmacro\n"
-    CODE_WORK
-    CODE_SEEN
-    ".macro one_case name, number\n"
-    ".type case_\\name, @function\n"
-    "case_\\name:\n"
-    "seen \\number, 0\n"
-    "stack_work \\number, 52, 56, 60\n"
-    "stack_work \\number, 64, 68, 72\n"
-    "stack_work \\number, 76, 80, 84\n"
-    "short_work 60, 72, 88\n"
-    ".byte 0xe9\n" // jmp .Lnext: always with four bytes of distance
-    ".long .Lnext - . - 4\n"
-    ".size case_\\name, " CODE_TEXT(CODE_UNIT_BYTES) "\n"
-    ".if . - case_\\name != " CODE_TEXT(CODE_UNIT_BYTES) "\n"
-    ".error \"case \\name has another size\"\n"
-    ".endif\n"
-    ".endm\n"
-    ".macro numbered_case number\n"
-    ".if \\number < 10\n one_case 0000\\number, \\number\n"
-    ".elseif \\number < 100\n one_case 000\\number, \\number\n"
-    ".elseif \\number < 1000\n one_case 00\\number, \\number\n"
-    ".elseif \\number < 10000\n one_case 0\\number, \\number\n"
-    ".else\n one_case \\number, \\number\n"
-    ".endif\n"
-    ".endm\n"
-    ".set case_number, 0\n"
-    ".rept " CODE_TEXT(CASES) "\n"
-    "numbered_case %case_number\n"
-    ".set case_number, case_number + 1\n"
-    ".endr\n"
-    "code_last:\n"
-    ".p2align 21, 0xcc\n"
-    "code_text_end:\n"
-    ".noaltmacro\n"
-    ".popsection\n"
 #ifdef CODE_SWITCH
-    ".pushsection code_switch, \"ax\", @progbits\n" // where the linker adds the pieces
-    ".p2align 21\n"
-    ".globl code_switch_first\n"
-    ".hidden code_switch_first\n"
-    "code_switch_first:\n"
-    ".popsection\n"
-    ".pushsection code_switch_pad, \"ax\", @progbits\n" // comes to lie behind them
-    ".p2align 21\n"
-    ".globl code_switch_end\n"
-    ".hidden code_switch_end\n"
-    "code_switch_end:\n"
-    "int3\n"
-    ".popsection\n"
+__asm__(".pushsection code_switch, \"ax\", @progbits\n" // where the linker adds the pieces
+        ".p2align 21\n"
+        ".globl code_switch_first\n"
+        ".hidden code_switch_first\n"
+        "code_switch_first:\n"
+        ".popsection\n"
+        ".pushsection code_switch_pad, \"ax\", @progbits\n" // is placed behind them
+        ".p2align 21\n"
+        ".globl code_switch_end\n"
+        ".hidden code_switch_end\n"
+        "code_switch_end:\n" ARCH_TRAP ".popsection\n");
 #endif
-
-    ".globl code_dispatch\n"
-    ".hidden code_dispatch\n"
-    ".type code_dispatch, @function\n"
-    ".p2align 6\n"
-    "code_dispatch:\n"
-    CODE_ENTER
-    ".p2align 6\n"
-    ".Lnext:\n"
-    "dec %rcx\n"
-    "js 1f\n"
-    CODE_DRAW
-    "mov %eax, %ebx\n" // the place in the page: none where r15 is 0
-    "shr $5, %ebx\n"
-    "add %eax, %ebx\n"
-    "and %r15d, %ebx\n"
-    "shl $7, %ebx\n"
-    "imul %rsi, %rax\n"
-    "add %rbx, %rax\n"
-    "add %r14, %rax\n"
-    "jmp *%rax\n"
-    "1:\n"
-    CODE_LEAVE
-    ".size code_dispatch, . - code_dispatch\n"
-);
-// clang-format on
 
 #ifdef PERFLIB_MAIN
 #include "common/code_main.h"

@@ -57,9 +57,6 @@
  * flags = ["-O2"]
  * link = ["-lpthread"]
  */
-#ifndef __x86_64__
-#error "this kernel flushes and times by instructions of x86-64: it cannot be built elsewhere"
-#endif
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE // processor sets, sched_getcpu, RUSAGE_THREAD, mremap
 #endif

@@ -69,8 +69,8 @@ int64_t contention_run(int kind, const int64_t *cpus, int64_t n, int64_t outside
                        int64_t samples, contention_account *accounts, int64_t *counted);
 // @end
 
+#include "common/arch.h"
 #include "common/pinned.h"
-#include "common/spin_pause.h"
 #include "common/switches.h"
 #include "common/text_pages.h"
 
@@ -209,11 +209,7 @@ static inline void add_by_cas(int64_t *counter) {
 static inline void stay_outside(int64_t steps) {
   uint64_t sum = 1, one = 1;
   for (int64_t i = 0; i < steps; i++)
-#ifdef __x86_64__
-    __asm__ volatile("add %[one], %[sum]" : [sum] "+r"(sum) : [one] "r"(one) : "cc");
-#else
-    __asm__ volatile("" : "+r"(sum), "+r"(one)); // or a compiler would leave it out
-#endif
+    __asm__ volatile(ARCH_ADD("sum") : [sum] "+r"(sum) : [one] "r"(one) : "cc");
 }
 
 // The operation is written into the loop, so that its kind is not asked for each time.

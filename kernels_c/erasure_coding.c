@@ -1,6 +1,6 @@
 /*
  * Reed-Solomon coding: of "data" blocks, "parity" more are made, so that any "parity" of them all
- * may be lost. Two methods: tables, portable; and shuffles of AVX2, if the processor has it.
+ * may be lost. Two methods: tables, portable; and shuffles of vectors (AVX2, where it is; NEON).
  *
  * Stressed: loads from all blocks of data side by side, stores to all blocks of parity, at the same
  * place in each: with more streams than a set of the first-level cache has ways, if all of them
@@ -19,9 +19,10 @@
  *
  * A product by a constant is linear in the factor's bits. Tables: 256 words, which hold the
  * products by the constants of four rows side by side, so that one look-up serves four blocks of
- * parity. AVX2: c * b = c * (b & 15) + c * (b & 240), and each half takes one of 16 values, which
- * one instruction looks up for 32 bytes at a time (J. S. Plank, K. M. Greenan, E. L. Miller,
- * "Screaming fast Galois field arithmetic using Intel SIMD instructions", FAST 2013).
+ * parity. Vectors: c * b = c * (b & 15) + c * (b & 240), and each half takes one of 16 values,
+ * which one instruction looks up for 32 bytes at a time, or NEON for 16 (J. S. Plank, K. M.
+ * Greenan, E. L. Miller, "Screaming fast Galois field arithmetic using Intel SIMD instructions",
+ * FAST 2013).
  *
  * Checksum: of the parity, which must be the same by both methods and by ISA-L.
  *
@@ -37,7 +38,7 @@
 
 // All return 0 or errno: EINVAL an argument, ENOTSUP a method that this processor has not, ERANGE
 // more blocks lost than there are of parity, EDOM a matrix that cannot be inverted, ENOMEM.
-// Methods: 0 tables, 1 AVX2.
+// Methods: 0 tables, 1 vectors.
 // @interface
 typedef struct {
   int64_t data_bytes; /* encoded in it, parity not counted */
@@ -85,7 +86,7 @@ int64_t rs_decode(int method, int data, int parity, const unsigned char *matrix,
 
 #include "common/erasure_blocks.h"
 
-enum { RS_TABLES, RS_AVX2, RS_METHODS };
+enum { RS_TABLES, RS_VECTORS, RS_METHODS };
 enum { RS_GROUP = 4 }; // rows of the matrix that are worked on together
 
 // --- the field -----------------------------------------------------------------------------------
@@ -221,79 +222,97 @@ static void rs_tables(const rs_map *map, int group, unsigned char **in, unsigned
     rs_group_tables(1, map->columns, products, in, out, begin, end);
 }
 
-#ifdef __x86_64__
+#if defined(__x86_64__)
 #include <immintrin.h>
+#define RS_TARGET __attribute__((always_inline, target("avx2")))
+#define RS_CALLED __attribute__((target("avx2")))
+typedef __m256i rs_vector;
 
-enum { RS_STEP = 64 }; // bytes: two registers, so that each table is loaded once for both
+static inline RS_TARGET rs_vector rs_load(const unsigned char *from) {
+  return _mm256_loadu_si256((const __m256i *)from);
+}
+static inline RS_TARGET void rs_store(unsigned char *to, rs_vector value) {
+  _mm256_storeu_si256((__m256i *)to, value);
+}
+static inline RS_TARGET rs_vector rs_table(const unsigned char *of) {
+  return _mm256_broadcastsi128_si256(_mm_load_si128((const __m128i *)of));
+}
+static inline RS_TARGET rs_vector rs_low(rs_vector bytes) {
+  return _mm256_and_si256(bytes, _mm256_set1_epi8(15));
+}
+static inline RS_TARGET rs_vector rs_high(rs_vector bytes) {
+  return rs_low(_mm256_srli_epi64(bytes, 4));
+}
+static inline RS_TARGET rs_vector rs_look_up(rs_vector table, rs_vector at) {
+  return _mm256_shuffle_epi8(table, at);
+}
+static int rs_has_vectors(void) { return __builtin_cpu_supports("avx2"); }
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#define RS_TARGET __attribute__((always_inline))
+#define RS_CALLED
+typedef uint8x16_t rs_vector;
 
-static inline __attribute__((always_inline, target("avx2"))) void
-rs_group_avx2(int rows, int columns, const rs_nibbles *nibbles, unsigned char **in,
-              unsigned char **out, size_t end) {
-  const __m256i mask = _mm256_set1_epi8(15);
+static inline RS_TARGET rs_vector rs_load(const unsigned char *from) { return vld1q_u8(from); }
+static inline RS_TARGET void rs_store(unsigned char *to, rs_vector value) { vst1q_u8(to, value); }
+static inline RS_TARGET rs_vector rs_table(const unsigned char *of) { return vld1q_u8(of); }
+static inline RS_TARGET rs_vector rs_low(rs_vector bytes) {
+  return vandq_u8(bytes, vdupq_n_u8(15));
+}
+static inline RS_TARGET rs_vector rs_high(rs_vector bytes) { return vshrq_n_u8(bytes, 4); }
+static inline RS_TARGET rs_vector rs_look_up(rs_vector table, rs_vector at) {
+  return vqtbl1q_u8(table, at);
+}
+static int rs_has_vectors(void) { return 1; }
+#endif
+
+enum { RS_VECTOR = sizeof(rs_vector), RS_STEP = 2 * RS_VECTOR }; // a table is loaded once for two
+
+static inline RS_TARGET void rs_group_vectors(int rows, int columns, const rs_nibbles *nibbles,
+                                              unsigned char **in, unsigned char **out, size_t end) {
   for (size_t i = 0; i < end; i += RS_STEP) {
-    __m256i sum[RS_GROUP][2];
-    for (int row = 0; row < rows; row++)
-      sum[row][0] = sum[row][1] = _mm256_setzero_si256();
+    rs_vector sum[RS_GROUP][2] = {{{0}}};
     for (int column = 0; column < columns; column++) {
-      const __m256i *from = (const __m256i *)(in[column] + i);
-      __m256i bytes[2] = {_mm256_loadu_si256(from), _mm256_loadu_si256(from + 1)};
-      __m256i low[2], high[2];
+      rs_vector low[2], high[2];
       for (int half = 0; half < 2; half++) {
-        low[half] = _mm256_and_si256(bytes[half], mask);
-        high[half] = _mm256_and_si256(_mm256_srli_epi64(bytes[half], 4), mask);
+        rs_vector bytes = rs_load(in[column] + i + half * RS_VECTOR);
+        low[half] = rs_low(bytes);
+        high[half] = rs_high(bytes);
       }
       for (int row = 0; row < rows; row++) {
         const rs_nibbles *of = &nibbles[column * RS_GROUP + row];
-        __m256i by_low = _mm256_broadcastsi128_si256(_mm_load_si128((const __m128i *)of->low));
-        __m256i by_high = _mm256_broadcastsi128_si256(_mm_load_si128((const __m128i *)of->high));
-        for (int half = 0; half < 2; half++) {
-          __m256i product = _mm256_xor_si256(_mm256_shuffle_epi8(by_low, low[half]),
-                                             _mm256_shuffle_epi8(by_high, high[half]));
-          sum[row][half] = _mm256_xor_si256(sum[row][half], product);
-        }
+        rs_vector by_low = rs_table(of->low), by_high = rs_table(of->high);
+        for (int half = 0; half < 2; half++)
+          sum[row][half] ^= rs_look_up(by_low, low[half]) ^ rs_look_up(by_high, high[half]);
       }
     }
-    for (int row = 0; row < rows; row++) {
-      __m256i *to = (__m256i *)(out[row] + i);
-      _mm256_storeu_si256(to, sum[row][0]);
-      _mm256_storeu_si256(to + 1, sum[row][1]);
-    }
+    for (int row = 0; row < rows; row++)
+      for (int half = 0; half < 2; half++)
+        rs_store(out[row] + i + half * RS_VECTOR, sum[row][half]);
   }
 }
 
 // Returns how many bytes it did: whole steps.
-static __attribute__((target("avx2"))) size_t rs_avx2(const rs_map *map, int group,
-                                                      unsigned char **in, unsigned char **out,
-                                                      size_t bytes) {
+static RS_CALLED size_t rs_vectors(const rs_map *map, int group, unsigned char **in,
+                                   unsigned char **out, size_t bytes) {
   const rs_nibbles *nibbles = map->nibbles + (size_t)group * (size_t)map->columns * RS_GROUP;
   int rows = map->rows - group * RS_GROUP;
   size_t end = bytes / RS_STEP * RS_STEP;
   if (rows >= RS_GROUP)
-    rs_group_avx2(RS_GROUP, map->columns, nibbles, in, out, end);
+    rs_group_vectors(RS_GROUP, map->columns, nibbles, in, out, end);
   else if (rows == 3)
-    rs_group_avx2(3, map->columns, nibbles, in, out, end);
+    rs_group_vectors(3, map->columns, nibbles, in, out, end);
   else if (rows == 2)
-    rs_group_avx2(2, map->columns, nibbles, in, out, end);
+    rs_group_vectors(2, map->columns, nibbles, in, out, end);
   else
-    rs_group_avx2(1, map->columns, nibbles, in, out, end);
+    rs_group_vectors(1, map->columns, nibbles, in, out, end);
   return end;
 }
-
-static int rs_has_avx2(void) { return __builtin_cpu_supports("avx2"); }
-#else
-static size_t rs_avx2(const rs_map *map, int group, unsigned char **in, unsigned char **out,
-                      size_t bytes) {
-  (void)map, (void)group, (void)in, (void)out, (void)bytes;
-  return 0;
-}
-
-static int rs_has_avx2(void) { return 0; }
-#endif
 
 static void rs_apply(const rs_map *map, unsigned char **in, unsigned char **out, size_t bytes) {
   for (int group = 0; group < rs_groups(map->rows); group++) {
     unsigned char **to = out + group * RS_GROUP;
-    size_t done = map->method == RS_AVX2 ? rs_avx2(map, group, in, to, bytes) : 0;
+    size_t done = map->method == RS_VECTORS ? rs_vectors(map, group, in, to, bytes) : 0;
     rs_tables(map, group, in, to, done, bytes);
   }
 }
@@ -301,7 +320,7 @@ static void rs_apply(const rs_map *map, unsigned char **in, unsigned char **out,
 static int64_t rs_method_error(int method) {
   if (method < 0 || method >= RS_METHODS)
     return EINVAL;
-  return method == RS_AVX2 && !rs_has_avx2() ? ENOTSUP : 0;
+  return method == RS_VECTORS && !rs_has_vectors() ? ENOTSUP : 0;
 }
 
 static int64_t rs_multiply(int method, const unsigned char *matrix, int rows, int columns,

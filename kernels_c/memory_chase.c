@@ -47,9 +47,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE // sched_getcpu
 #endif
-#ifndef __x86_64__
-#error "this kernel's loop and fences are written for x86-64: it cannot be built for this processor"
-#endif
 #include <stdint.h>
 
 #include "common/bracket.h"
@@ -114,7 +111,8 @@ enum {
 };
 enum { CHASE_LINE = 64 };
 enum { CHASE_PINNING = TEXT_MOVE + 1, CHASE_CYCLE };
-// First-level data TLBs of x86-64 cores have 64 entries or more; some stay for other data.
+// First-level data TLBs have more entries (64 on x86-64, 40 to 48 on Neoverse): some stay for other
+// data. (A Cortex-A72 has 32, and waits for its second level now and then.)
 enum { CHASE_WINDOW_PAGES = 32 };
 enum { CHASE_UNROLLED = 64, CHASE_MOST_LINES = 1 << 30 };
 
@@ -326,24 +324,17 @@ int64_t chase_lay(int order, uint64_t bytes, uint64_t span_bytes, uint64_t line_
 // --- running -------------------------------------------------------------------------------------
 
 static inline uint64_t chase_loads(uint64_t at, int64_t loads) {
-  int64_t rounds = loads / CHASE_UNROLLED, left = loads % CHASE_UNROLLED;
-  if (rounds > 0)
+  int64_t left = loads / CHASE_UNROLLED;
+  if (left > 0)
     __asm__ volatile("1:\n"
-                     ".rept %c[unrolled]\n"
-                     "mov (%[at]), %[at]\n"
-                     ".endr\n"
-                     "dec %[rounds]\n"
-                     "jnz 1b\n"
-                     : [at] "+r"(at), [rounds] "+r"(rounds)
+                     ".rept %c[unrolled]\n" ARCH_LOAD_NEXT ".endr\n" ARCH_REPEAT
+                     : [at] "+r"(at), [left] "+r"(left)
                      : [unrolled] "i"(CHASE_UNROLLED)
                      : "cc", "memory");
-  for (; left > 0; left--)
-    __asm__ volatile("mov (%[at]), %[at]\n" : [at] "+r"(at) : : "memory");
+  for (left = loads % CHASE_UNROLLED; left > 0; left--)
+    __asm__ volatile(ARCH_LOAD_NEXT : [at] "+r"(at) : : "memory");
   return at;
 }
-
-// Loads neither begin before nor end after the times that are read beside it.
-static inline void chase_fence(void) { __asm__ volatile("lfence" ::: "memory"); }
 
 int64_t chase_run(chase_array *array, int cpu, int64_t warm_loads, int64_t loads, int64_t repeats,
                   chase_sample *out) {
@@ -365,9 +356,9 @@ int64_t chase_run(chase_array *array, int cpu, int64_t warm_loads, int64_t loads
       bracket_begin(&one->sample);
     else
       bracket_next(&out[i - 1].sample, &one->sample);
-    chase_fence();
+    arch_fence_loads(); // loads neither begin before nor end after the times that are read
     at = chase_loads(at, loads);
-    chase_fence();
+    arch_fence_loads();
     bracket_end(&one->sample);
     one->loads = loads;
     one->reached_bytes = at - array->begin;

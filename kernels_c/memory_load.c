@@ -37,10 +37,9 @@
 #include "common/load_streams.h"
 #include "common/text_pages.h"
 
-// All return 0, or stage * 65536 + errno, with the stage: 1 the arguments (ENOTSUP: non-temporal
-// stores, which this processor's build has none of), 2 the memory, 3 the advice about its pages,
-// 4 the collapse into huge pages, 7 a core (EINVAL: offline or not allowed), 8 a thread,
-// 9 a thread that did not get to run in time, 10 no threads were begun.
+// All return 0, or stage * 65536 + errno, with the stage: 1 the arguments, 2 the memory, 3 the
+// advice about its pages, 4 the collapse into huge pages, 7 a core (EINVAL: offline or not
+// allowed), 8 a thread, 9 a thread that did not get to run in time, 10 no threads were begun.
 // @interface
 typedef struct {
   uint64_t begin, end;  /* what was mapped, in whole pages of 2 MiB */
@@ -81,8 +80,6 @@ int64_t load_begin(const load_arena *arena, int kind, int64_t delay, uint64_t fi
 int64_t load_end(const int64_t *from_ns, const int64_t *to_ns, int64_t windows,
                  load_account *accounts, load_result *results, int64_t n);
 
-/* 1 if there are non-temporal stores in this build. */
-int64_t load_nontemporal(void);
 // @end
 
 #include "common/pinned.h"
@@ -220,7 +217,7 @@ static void *load_main(void *argument) {
       noted_ns = now_ns;
     }
   }
-  load_fence();
+  arch_fence_stores();
   load_write_down(w, clock_ns(), chunks);
   w->after = bracket_look();
   if (w->cpu != sched_getcpu())
@@ -283,8 +280,6 @@ int64_t load_begin(const load_arena *arena, int kind, int64_t delay, uint64_t fi
   for (int64_t i = 0; i < n; i++)
     if (cpus[i] < 0 || cpus[i] >= PINNED_MOST)
       return text_failed(LOAD_PINNING, EINVAL);
-  if (kind == LOAD_NT && !load_has_nt())
-    return text_failed(TEXT_ARGUMENT, ENOTSUP);
   uint64_t total = arena->array_bytes / LOAD_CHUNK;
   uint64_t segment = segment_chunks > 0 ? segment_chunks : total / (uint64_t)n;
   if (segment < 1 || segment * (uint64_t)n > total)
@@ -386,11 +381,18 @@ int64_t load_end(const int64_t *from_ns, const int64_t *to_ns, int64_t windows,
     const load_note *last = &w->notes[w->noted - 1];
     for (int64_t k = 0; k < windows; k++)
       accounts[k * n + i] = load_between(w, from_ns[k], to_ns[k]);
-    results[i] = (load_result){last->chunks, load_check(w, last->chunks), w->cpu,
-                               w->notes[0].time_ns, last->time_ns};
+    results[i] = (load_result){
+        .chunks = last->chunks,
+        .wrong = load_check(w, last->chunks),
+        .cpu = w->cpu,
+        .begin_ns = w->notes[0].time_ns,
+        .end_ns = last->time_ns,
+        .probe_before_ns = w->before.ports_ns,
+        .probe_after_ns = w->after.ports_ns,
+        .chain_before_ns = w->before.chain_ns,
+        .chain_after_ns = w->after.chain_ns,
+    };
   }
   load_forget();
   return 0;
 }
-
-int64_t load_nontemporal(void) { return load_has_nt(); }

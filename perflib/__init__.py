@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perflib.course.fix import fix
-    from perflib.course.lab import lesson
     from perflib.course.mystery import mystery
     from perflib.course.sliders import slider
+    from perflib.course.worksheet import lesson
     from perflib.experiments.aliasing.addresses import aliasing
     from perflib.experiments.aliasing.erasure_coding import blocks as erasure
     from perflib.experiments.aliasing.erasure_coding.layouts import layout_offsets
     from perflib.experiments.aliasing.offsets.sweep import sweep_offsets
     from perflib.framework.published import published
     from perflib.lab import counters, profiles, threads
+    from perflib.lab.bench import bench, sample
     from perflib.lab.code import built, disassembly
     from perflib.lab.farm import farm, farm_question, simulated_farm
     from perflib.lab.farm_report import write_farm_report
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from perflib.machine.libraries.blas import blas_libraries
     from perflib.measure.pages.placement import pages_by_node
     from perflib.model.errors import MeasurementError, PerflibError, UserError
-    from perflib.model.query import query
     from perflib.remedies import (
         alias_free,
         alias_free_allocator,
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from perflib.stats.compare import compare_cores
     from perflib.stats.interval import percent
     from perflib.stats.naive import naive_interval
+    from perflib.store.query import query
 
 # Where each public name lives.
 _LAZY = {
@@ -62,11 +63,14 @@ _LAZY = {
     "load": "perflib.lab.interface",
     "pair": "perflib.lab.pairs",
     "pair_question": "perflib.lab.pairs",  # from a notebook's parameters
-    "query": "perflib.model.query",
+    "query": "perflib.store.query",
     "recorded": "perflib.lab.interface",
     "report": "perflib.lab.interface",
     "runs": "perflib.lab.interface",
     "trend": "perflib.lab.trend",
+    # Python code between probes
+    "bench": "perflib.lab.bench",
+    "sample": "perflib.lab.bench",
     # from a symptom to a verdict
     "investigate": "perflib.lab.investigation",
     "question": "perflib.lab.investigation",  # what is asked, from a notebook's parameters
@@ -111,7 +115,7 @@ _LAZY = {
     "walks": "perflib.lab.memory",
     # to teach and to learn
     "fix": "perflib.course.fix",  # code to mend
-    "lesson": "perflib.course.lab",  # predictions, exercises that check themselves
+    "lesson": "perflib.course.worksheet",  # predictions, exercises that check themselves
     "mystery": "perflib.course.mystery",  # one thing is wrong with this machine
     "slider": "perflib.course.sliders",  # a number that teaches by moving
     # what can go wrong
@@ -130,6 +134,7 @@ __all__ = [
     "alias_free_copies",
     "aliasing",
     "allocators",
+    "bench",
     "best_offset",
     "blas_libraries",
     "built",
@@ -164,6 +169,7 @@ __all__ = [
     "recorded",
     "report",
     "runs",
+    "sample",
     "show",
     "show_remedies",
     "simulated_farm",

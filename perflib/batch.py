@@ -11,6 +11,7 @@ stays as it is. A good output says of which notebook and parameters it was made.
 
 from __future__ import annotations
 
+import ast
 import csv
 import hashlib
 import json
@@ -29,15 +30,14 @@ from typing import Any, Literal
 import yaml
 
 from perflib import experiments
-from perflib.framework.params import assignments
+from perflib.framework.params import Params, assignments
 from perflib.measure import launch
 from perflib.measure.conditions import Conditions
-from perflib.model import config
-from perflib.model.errors import MeasurementError, UserError
-from perflib.model.paths import notebooks_dir
-from perflib.model.store import runs_dir
-
-__all__ = ["Outcome", "as_html", "batch", "every_notebook", "load_sets", "parse_assignments"]
+from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.store import config
+from perflib.store.files import json_of
+from perflib.store.paths import notebooks_dir
+from perflib.store.run_files import runs_dir
 
 ParameterSet = Mapping[str, Any]
 _WORDS = {"none": None, "null": None, "true": True, "false": False}
@@ -102,8 +102,10 @@ def load_sets(path: Path) -> list[dict[str, Any]]:
         raise UserError(msg)
     try:
         found = reader(path)
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        msg = f"{path} cannot be read: {' '.join(str(error).split())}"
+    except (OSError, ValueError, RecursionError, csv.Error, yaml.YAMLError) as error:
+        deep = isinstance(error, RecursionError)
+        why = "it is nested too deeply" if deep else " ".join(str(error).split())
+        msg = f"{path} cannot be read: {why}"
         raise UserError(msg) from error
     if isinstance(found, dict):
         found = [found]
@@ -133,14 +135,16 @@ def _no_key_twice(keys: Iterable[str]) -> None:
 
 
 def _yaml(path: Path) -> Any:
-    loader = _Once(path.read_text(encoding="utf-8"))  # JSON is YAML
+    loader = _Once(path.read_text(encoding="utf-8-sig"))  # JSON is YAML
     return loader.get_single_data()
 
 
 def _csv(path: Path) -> list[dict[str, Any]]:
-    """A set a row; an empty value is not given."""
-    with path.open(encoding="utf-8", newline="") as file:
-        header, *rows = list(csv.reader(file)) or [[]]
+    """A set a row; an empty value is not given. Spreadsheets write semicolons in some countries."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        delimiter = max((",", ";", "\t"), key=file.readline().count)
+        file.seek(0)
+        header, *rows = list(csv.reader(file, delimiter=delimiter)) or [[]]
     _no_key_twice(header)
     for number, row in enumerate(rows, 1):
         if len(row) > len(header):
@@ -162,12 +166,12 @@ def parse_assignments(words: Iterable[str]) -> dict[str, Any]:
 def _value(text: str) -> Any:
     """What a notebook's cell would hold: no value, a truth value, JSON such as a number, or text.
 
-    A notebook need not belong to an experiment, so that no declared type tells them apart.
+    A notebook need not belong to an experiment, so that no declared type distinguishes them.
     """
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     try:
-        return json.loads(text)
+        return json_of(text)
     except ValueError:
         return text
 
@@ -205,7 +209,7 @@ def batch(
     Raises
     ------
     UserError
-        A notebook does not exist; nothing was executed.
+        A notebook does not exist, or has no such parameter; nothing was executed.
     """
     for notebook in notebooks:
         if not notebook.is_file():
@@ -213,6 +217,8 @@ def batch(
             raise UserError(msg)
     say = progress or (lambda _line: None)
     sets = list(parameter_sets) or [{}]
+    for notebook in notebooks:
+        _check_names({name: None for one in sets for name in one}, notebook)
     outputs = iter(_outputs(notebooks, len(sets), out))
     works = [(notebook, one, next(outputs)) for notebook in notebooks for one in sets]
     outcomes = []
@@ -237,6 +243,27 @@ def batch(
             if done is not None:
                 done(outcome)
     return outcomes
+
+
+def _check_names(given: Iterable[str], notebook: Path) -> None:
+    """Whether a cell that is tagged ``parameters`` assigns each name; else it would do nothing."""
+    try:
+        cells = json_of(notebook.read_text(encoding="utf-8"))["cells"]
+        tagged = [one for one in cells if "parameters" in one["metadata"].get("tags", ())]
+        source = "\n".join("".join(one["source"]) for one in tagged)
+        assigned = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)]
+    except (LookupError, TypeError, AttributeError, ValueError, SyntaxError):
+        return  # damaged, or not Python: its execution says so
+    known = [node.id for node in assigned if isinstance(node.ctx, ast.Store)]
+    if "conditions" in known:  # they may be given one by one
+        known += Params.model_fields
+    for name in given:
+        if not tagged:
+            msg = f"{notebook} has no cell tagged 'parameters': {name!r} would change nothing"
+            raise UserError(msg)
+        if name not in known:
+            msg = f"{notebook.name}: {choose('parameter', name, known)}"
+            raise UserError(msg)
 
 
 def _why_again(output: Path, mark: Mapping[str, Any]) -> str:
@@ -281,7 +308,7 @@ def _environment(scratch: Path) -> dict[str, str]:
     """The environment of papermill and its kernel, which is this Python whatever is installed."""
     spec = scratch / "kernels" / "python3" / "kernel.json"
     spec.parent.mkdir(parents=True)
-    argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    argv = [sys.executable, "-P", "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec.write_text(json.dumps({"argv": argv, "display_name": "Python 3", "language": "python"}))
     before = os.environ.get("JUPYTER_PATH")
     project = config.project_path()  # the notebooks run elsewhere, with the same defaults
@@ -303,15 +330,22 @@ def _execute(
     title: str,
     say: Callable[[str], None],
 ) -> Outcome:
-    """Run papermill once, beside the output; its folder is where relative paths lead."""
+    """Run papermill once, next to the output; its folder is where relative paths lead."""
     begin, begin_s = time.monotonic(), time.time()
     unfinished = output.with_suffix(".unfinished.ipynb")
     unfinished.unlink(missing_ok=True)
     given = output.with_suffix(".parameters.json")
     given.write_text(json.dumps(dict(parameters), default=str))  # YAML has dates
-    argv = [sys.executable, "-m", "papermill", str(notebook.absolute()), str(unfinished.absolute())]
+    argv = [
+        sys.executable,
+        "-P",
+        "-m",
+        "papermill",
+        str(notebook.absolute()),
+        str(unfinished.absolute()),
+    ]
     argv += ["-f", str(given.absolute()), "--no-progress-bar", "--cwd", str(output.parent)]
-    # It dies with this process: one that goes on would write, and measure, beside the next batch.
+    # It dies with this process: one that continues would disturb the next batch.
     argv, _ = launch.command(Conditions(aslr=True), argv)
     with subprocess.Popen(
         argv,
@@ -397,7 +431,7 @@ def _why(status: int, output: Path, complaints: str) -> str:
 def _read(output: Path) -> dict[str, Any]:
     """An executed notebook; nothing where it is absent or damaged."""
     try:
-        content = json.loads(output.read_text(encoding="utf-8"))
+        content = json_of(output.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
@@ -428,16 +462,14 @@ def _error_in(output: Path) -> str:
     return ""
 
 
-def every_notebook(
-    out: Path, *, timeout_s: float | None = None, done: Callable[[Outcome], None] | None = None
-) -> list[Outcome]:
+def every_notebook(out: Path, *, done: Callable[[Outcome], None] | None = None) -> list[Outcome]:
     """Execute every numbered notebook with the preset ``quick``.
 
     Parameters
     ----------
     out
         The folder of the executed notebooks.
-    timeout_s, done
+    done
         As in ``batch``.
 
     Returns
@@ -460,7 +492,7 @@ def every_notebook(
         if (why := experiment.unavailable())
     }
     chosen = [notebook for notebook in notebooks if notebook.stem not in left_out]
-    outcomes = batch(chosen, [{"preset": "quick"}], out, timeout_s=timeout_s, done=done)
+    outcomes = batch(chosen, [{"preset": "quick"}], out, done=done)
     return outcomes + [
         Outcome(notebook, {}, out / notebook.name, "absent", left_out[notebook.stem], 0.0)
         for notebook in notebooks
@@ -469,14 +501,14 @@ def every_notebook(
 
 
 def as_html(notebook: Path) -> Path:
-    """Export an executed notebook to an HTML file beside it, for readers without Jupyter.
+    """Export an executed notebook to an HTML file next to it, for readers without Jupyter.
 
     Raises
     ------
     MeasurementError
         It cannot be converted; the notebook stays.
     """
-    argv = [sys.executable, "-m", "nbconvert", "--to", "html", "--log-level", "ERROR"]
+    argv = [sys.executable, "-P", "-m", "nbconvert", "--to", "html", "--log-level", "ERROR"]
     made = subprocess.run(
         [*argv, str(notebook.absolute())], capture_output=True, text=True, check=False
     )

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import faulthandler
+import gc
 import os
+import random
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
@@ -16,9 +22,14 @@ from perflib.experiments import NAMES
 from perflib.framework.experiment import Experiment
 from perflib.model.recorded import unlisted
 from tests.skips import install_lines
+from tests.slow import SLOW, mark_listed
 
 if TYPE_CHECKING:
     from perflib.model.run import Run
+    from tests.notebooks.forked import ForkServer
+
+# Each Python that a test starts would compile perflib anew, for seconds.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 with pytest.MonkeyPatch.context() as for_now:
     # The tests' processes share the cores; what they start has the threads that it wants.
@@ -29,13 +40,45 @@ with pytest.MonkeyPatch.context() as for_now:
 del np, scipy
 
 END_S = 60.0  # how long a run whose tests are over may take to end
+_GROWN_PAGES = (64 << 20) // os.sysconf("SC_PAGESIZE")  # collecting takes half a second
+_pages = {"kept": 0}
 _FEW_SKIPS = 10  # the table of skips is short enough to be read
 
 # The same examples in every run: a change is judged, not luck. New ones, to look for errors:
 # make test ARGS=--hypothesis-profile=explore
 hypothesis.settings.register_profile("explore", deadline=None)
-hypothesis.settings.register_profile("perflib", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("perflib", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("perflib")
+
+
+# --- what one run skipped, another one runs: .ci/run tests bare first, then with all tools --------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of continuous integration."""
+    parser.addoption("--write-skipped", metavar="FILE", help="write what was skipped to a file")
+    parser.addoption("--files-shuffled", metavar="SEED", help="run files in an order of this seed")
+    parser.addoption("--only-from", metavar="FILE", help="run only the tests that a file lists")
+
+
+@pytest.hookimpl(tryfirst=True)  # before those are left out that -m does not want
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what ``slow.txt`` lists; keep the tests, and take the order, that an option wants."""
+    mark_listed(items, SLOW.read_text(encoding="utf-8").splitlines())
+    if path := config.getoption("--only-from"):
+        # A file that it lists has all of its tests run.
+        names = Path(path).read_text(encoding="utf-8").splitlines()
+        # Where xdist distributes, a test of a group has the group's name behind an @.
+        listed = {*names, *(name.rpartition("@")[0] for name in names if "@" in name)}
+        kept = [one for one in items if {one.nodeid, one.nodeid.partition("::")[0]} & listed]
+        config.hook.pytest_deselected(items=[one for one in items if one not in set(kept)])
+        items[:] = kept
+    if seed := config.getoption("--files-shuffled"):
+        # Of the same seed in each process of xdist. A file's tests stay together, and in order.
+        files = sorted({one.path for one in items})
+        random.Random(seed).shuffle(files)
+        place = {path: number for number, path in enumerate(files)}
+        items.sort(key=lambda one: place[one.path])
 
 
 # --- several processes (make test: -n auto --dist loadgroup) --------------------------------------
@@ -106,6 +149,15 @@ def _all_that_is_recorded_is_listed() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def server() -> Iterator[ForkServer]:
+    """What executes notebooks; started by the first test that needs it."""
+    from tests.notebooks.forked import ForkServer
+
+    with ForkServer() as made:
+        yield made
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _interruptible() -> None:
     """What ``nohup`` and a shell's ``&`` ignore, every process that a test starts would, too."""
@@ -122,6 +174,23 @@ def _no_figure_left() -> Iterator[None]:
         sys.modules["matplotlib.pyplot"].close("all")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """What a file's functions keep for its tests ends with the file, and its memory is free."""
+    module = getattr(item, "module", None)
+    if module is None or getattr(nextitem, "module", None) is module:
+        return
+    for one in vars(module).values():
+        if hasattr(one, "cache_clear") and one.__module__.startswith("tests."):
+            one.cache_clear()
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    if pages > _pages["kept"] + _GROWN_PAGES:
+        gc.collect()
+        with contextlib.suppress(AttributeError):  # another C library than glibc
+            ctypes.CDLL(None).malloc_trim(0)
+        _pages["kept"] = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+
+
 # --- the end --------------------------------------------------------------------------------------
 
 
@@ -129,7 +198,18 @@ def _no_figure_left() -> Iterator[None]:
 def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
     """After a long table of skips, one line: which package would bring which tests."""
     yield
+    plugins = terminalreporter.config.pluginmanager
+    reached = {report.nodeid for kind in terminalreporter.stats.values() for report in kind
+               if hasattr(report, "nodeid")}  # fmt: skip
+    workers = getattr(plugins.getplugin("dsession"), "sched", None)
+    wanted = getattr(workers, "collection", None) or []  # what xdist would have run
+    unreached = Counter(one.partition("::")[0] for one in wanted if one not in reached)
+    for file, tests in unreached.items():
+        terminalreporter.write_line(f"NOT REACHED {file}: {tests} tests")
     skipped = terminalreporter.stats.get("skipped", [])
+    if path := terminalreporter.config.getoption("--write-skipped"):
+        names = sorted({report.nodeid for report in skipped})
+        Path(path).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
     line = install_lines(report.longrepr[2] for report in skipped)
     if line and len(skipped) > _FEW_SKIPS:
         terminalreporter.write_line(line)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perflib.model.recorded import change_texts
 from perflib.model.run import Run
-from perflib.model.store import load
+from perflib.store.run_files import load
 
 RUNS = Path(__file__).parent / "data" / "runs"
 

@@ -1,9 +1,10 @@
-"""Tables that no measurement makes: golden runs with one thing wrong, for every experiment."""
+"""Tables that no measurement makes, from each experiment's columns and its golden run."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,7 @@ from perflib import experiments
 from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.schema import Column
 from perflib.model.run import Run
-from perflib.model.store import load
-
-__all__ = ["HOSTILE", "golden", "hostile"]
+from perflib.store.run_files import load
 
 RUNS = Path(__file__).parent / "data" / "runs"
 _ROUNDS = 12  # of a golden run: an attack needs no narrow interval
@@ -128,6 +127,7 @@ def extreme(table: Table, columns: Columns, generator: Random) -> Tables:
 def few(table: Table, columns: Columns, generator: Random) -> Tables:
     """One row, two, three, one round; also with tiny values."""
     rows = generator.permutation(len(table))
+    yield "none", table.head(0)
     for count in (1, 2, 3, 7):
         part = table.iloc[np.sort(rows[:count])]
         yield f"{count}", part
@@ -181,6 +181,69 @@ def garbage(table: Table, columns: Columns, generator: Random) -> Tables:
     yield "complex", _changed(table, next(_numbers(columns, table)).name, 1j)
 
 
+def absent(table: Table, columns: Columns, generator: Random) -> Tables:
+    """Optional columns that are not there: all, all but one, one, and so many at random."""
+    optional = [column.name for column in columns if not column.required and column.name in table]
+    yield "all optional", table.drop(columns=optional)
+    for name in optional:
+        yield f"{name}", table.drop(columns=name)
+        yield f"all but {name}", table.drop(columns=[one for one in optional if one != name])
+    for count in range(2, len(optional) - 1):
+        some = [str(name) for name in generator.choice(optional, count, replace=False)]
+        yield ", ".join(some), table.drop(columns=some)
+
+
+def at_bounds(table: Table, columns: Columns, generator: Random) -> Tables:
+    """All numbers at a bound of their column; some rows at one and some at the other."""
+    numbers = [column for column in _numbers(columns, table) if column.role != "key"]
+    measured = [column for column in numbers if column.role == "measured"]
+    for what, some in (("all", numbers), ("measured", measured)):
+        for place in (0, 1):
+            yield (
+                f"{what}, {place}",
+                table.assign(**{column.name: column.bounds[place] for column in some}),
+            )
+    for column in numbers:
+        high = generator.random(len(table)) < 0.5
+        yield (
+            f"{column.name}, either",
+            table.assign(**{column.name: np.where(high, *column.bounds)}),
+        )
+
+
+def types(table: Table, columns: Columns, _generator: Random) -> Tables:
+    """Each column in each type that a file or a program may give it."""
+    for column in columns:
+        if column.name not in table:
+            continue
+        values = table[column.name]
+        for what, made in _typed(values):
+            yield f"{column.name}, {what}", table.assign(**{column.name: made})
+
+
+def _typed(values: pd.Series[Any]) -> Iterator[tuple[str, pd.Series[Any]]]:
+    every = np.arange(len(values)) % 5
+    for name in ("int32", "int64", "float32", "float64", "Int64", "Float64", "uint64", "bool"):
+        try:
+            yield name, values.astype(name)
+        except (TypeError, ValueError, OverflowError):  # texts, missing values
+            yield name, pd.Series(every, values.index).astype(name)
+    yield "category", values.astype("category")
+    yield "boolean", pd.Series(every % 2 > 0, values.index, dtype="boolean")
+    yield "object", values.astype(object)
+    yield "text", values.astype(str)
+    for name, one in {
+        "decimal": Decimal("1.5"),
+        "list": [1, 2],
+        "array": np.arange(3.0),
+        "record": {"a": 1},
+        "time": pd.Timestamp("2026-01-01"),
+        "span": pd.Timedelta(1),
+        "tuple": (1,),
+    }.items():
+        yield name, pd.Series([one for _ in every], values.index)
+
+
 def still(table: Table, columns: Columns, _generator: Random) -> Tables:
     """A clock that stands still, or knows two values only."""
     measured = [
@@ -193,7 +256,8 @@ def still(table: Table, columns: Columns, _generator: Random) -> Tables:
 
 
 HOSTILE: tuple[Hostile, ...] = (
-    infinite, missing, broken, random_keys, extreme, few, shuffled, garbage, still,
+    infinite, missing, broken, random_keys, extreme, few, shuffled, garbage, still, absent,
+    at_bounds, types,
 )  # fmt: skip
 
 

@@ -6,11 +6,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-__all__ = ["install_lines"]
-
 _INSTALL = re.compile(
     r"(?P<command>\b(?:apt-get|dnf|zypper|pip|cargo) install|\bapk add|\bpacman -S|\bemerge) "
-    r"(?P<packages>'[^']+'|[^,;:'\"]+?(?=[,;:'\"]|\.?$|\. | \(| or | and ))"
+    r"(?P<packages>'[^']+'|(?:\$\([^)]*\)|[^,;:'\"()])+?(?=[,;:'\")]|\.?$|\. | \(| or | and ))"
 )
 
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import csv
 import datetime as dt
+import io
 import json
 import os
 import subprocess
@@ -15,11 +17,20 @@ import pytest
 
 from perflib import batch as batches
 from perflib import experiments
-from perflib.batch import Outcome, as_html, batch, every_notebook, load_sets, parse_assignments
-from perflib.cli import main
+from perflib.batch import (
+    Outcome,
+    ParameterSet,
+    as_html,
+    batch,
+    every_notebook,
+    load_sets,
+    parse_assignments,
+)
 from perflib.framework.params import Params
 from perflib.machine.processes import is_gone
 from perflib.model.errors import MeasurementError, UserError
+from perflib.store.paths import notebooks_dir
+from tests.cli.calling import call
 
 
 def notebook(path: Path, *cells: str, parameters: str = "x = 1") -> Path:
@@ -53,6 +64,8 @@ def streams(output: Path) -> str:
         ("sets.yaml", "- {budget_s: 3.5, cores: '0-1'}\n- {aslr: false}\n"),
         ("sets.json", '[{"budget_s": 3.5, "cores": "0-1"}, {"aslr": false}]'),
         ("sets.csv", "budget_s,cores,aslr\n3.5,0-1,\n,,false\n"),
+        ("sets.csv", "\ufeffbudget_s;cores;aslr\n3.5;0-1;\n;;false\n"),
+        ("sets.yml", "\ufeff- {budget_s: 3.5, cores: '0-1'}\n- {aslr: false}\n"),
     ],
 )
 def test_sets_from_each_kind_of_file(tmp_path: Path, name: str, text: str) -> None:
@@ -151,86 +164,176 @@ def test_run_and_batch_mean_the_same(word: str, tmp_path: Path) -> None:
     assert Params.make(one) == by_run
 
 
-# --- executing -----------------------------------------------------------------------------------
+# --- in processes of their own -------------------------------------------------------------------
 
 
-def test_each_notebook_with_each_set_and_a_failure_stops_no_other(tmp_path: Path) -> None:
+def test_a_failure_or_a_dead_kernel_stops_no_other(tmp_path: Path) -> None:
     before = dict(os.environ)
-    good = notebook(
-        tmp_path / "good.ipynb",
+    path = notebook(
+        tmp_path / "one.ipynb",
         "import os, sys; print('x is', x, sys.executable)",
+        "x == 4 and os.kill(os.getpid(), 9)",
         "assert x != 3, 'three is\\nno number'",
     )
-    dies = notebook(
-        tmp_path / "dies.ipynb",
-        "print('still here')",
-        "import os; x == 3 and os.kill(os.getpid(), 9)",
-    )
-    seen: list[Outcome] = []
     out = tmp_path / "out"
-    outcomes = batch([dies, good], [{"x": 3}, {"x": 2}], out, done=seen.append)
-    assert outcomes == seen
+    outcomes = batch([path], [{"x": 4}, {"x": 3}, {"x": 2}], out)
     assert [(outcome.output.name, outcome.state) for outcome in outcomes] == [
-        ("dies-001.unfinished.ipynb", "failed"),
-        ("dies-002.ipynb", "succeeded"),
-        ("good-001.unfinished.ipynb", "failed"),
-        ("good-002.ipynb", "succeeded"),
+        ("one-001.unfinished.ipynb", "failed"),
+        ("one-002.unfinished.ipynb", "failed"),
+        ("one-003.ipynb", "succeeded"),
     ]
-    dead, _, wrong, right = outcomes
+    dead, wrong, right = outcomes
     assert dead.message.startswith("the kernel died in code cell 4")
-    assert "still here" in streams(dead.output)
+    assert "x is 4" in streams(dead.output)
     assert wrong.message == "AssertionError: no number"
     assert "x is 3" in streams(wrong.output)
     assert right.message == ""
     assert f"x is 2 {sys.executable}" in streams(right.output)
-    assert sorted(path.suffix for path in out.iterdir()) == [".ipynb"] * 4
+    assert sorted(path.suffix for path in out.iterdir()) == [".ipynb"] * 3
     assert dict(os.environ) == before
 
 
-def test_one_set_needs_no_number_and_equal_names_do_not_collide(tmp_path: Path) -> None:
-    paths = [notebook(tmp_path / folder / "same.ipynb", "x") for folder in ("a", "b")]
-    outcomes = batch(paths, [], tmp_path / "out")
-    assert [outcome.output.name for outcome in outcomes] == ["same.ipynb", "same_2.ipynb"]
-    assert all(outcome.state == "succeeded" for outcome in outcomes)
-
-
-def test_a_time_out_is_told_and_what_there_was_is_kept(tmp_path: Path) -> None:
+def test_a_time_out_is_reported_and_earlier_output_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "_STILL_S", 0.05)
     slow = notebook(
         tmp_path / "slow.ipynb",
         "import os; print('pid', os.getpid())",
         "import time; time.sleep(600)",
     )
+    lines: list[str] = []
     for seconds in (12, 48, 192):  # a busy machine takes long to start a kernel
-        (outcome,) = batch([slow], [], tmp_path / "out", timeout_s=seconds)
+        (outcome,) = batch([slow], [], tmp_path / "out", timeout_s=seconds, progress=lines.append)
         assert outcome.message == f"took longer than {seconds} s and was ended"
         text = streams(outcome.output) if outcome.output.exists() else ""
         if text:
             break
     assert "pid" in text
     assert not Path(f"/proc/{int(text.split()[1])}").exists()
+    assert lines[0] == "slow.ipynb (1 of 1) begins"
+    assert lines[1].startswith("slow.ipynb (1 of 1) still runs, ")
 
 
-def test_a_damaged_notebook_is_one_failure(tmp_path: Path) -> None:
+def test_a_batch_that_is_killed_leaves_nothing_running_and_the_earlier_output(
+    tmp_path: Path,
+) -> None:
+    begun = "import os, pathlib, time; pathlib.Path(f'begun.{os.getpid()}').touch()"
+    path = notebook(tmp_path / "one.ipynb", begun, "time.sleep(600)")
+    out = tmp_path / "out"
+    earlier = notebook(out / "one.ipynb", "'an earlier good output'").read_bytes()
+    argv = [sys.executable, "-m", "perflib", "batch", str(path), "--out", str(out), "--skip-done"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as killed:
+        while not (found := list(out.glob("begun.*"))):
+            assert killed.poll() is None
+            time.sleep(0.05)
+        killed.kill()
+    while not is_gone(int(found[0].suffix[1:])):  # the test's time-out ends it
+        time.sleep(0.05)
+    assert (out / "one.ipynb").read_bytes() == earlier
+    assert (out / "one.unfinished.ipynb").is_file()
+
+
+# --- one after the other -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells are executed here: a papermill and a kernel take seconds, and have tests above."""
+
+    def execute(
+        path: Path, parameters: ParameterSet, output: Path, _environment: Any, *_: Any
+    ) -> Outcome:
+        unfinished, begin_s = output.with_suffix(".unfinished.ipynb"), time.time()
+        try:
+            content = json.loads(path.read_text())
+        except ValueError as error:
+            return Outcome(path, parameters, unfinished, "failed", str(error), 0.1)
+        names: dict[str, Any] = {}
+        for number, cell in enumerate(content["cells"]):
+            written = io.StringIO()
+            try:
+                with contextlib.redirect_stdout(written):
+                    exec("".join(cell["source"]), names)
+            except Exception as error:  # noqa: BLE001 whatever a cell raises
+                part = {"output_type": "error", "ename": type(error).__name__}
+                cell["outputs"] = [part | {"evalue": str(error), "traceback": []}]
+                break
+            cell["outputs"] = [
+                {"output_type": "stream", "name": "stdout", "text": written.getvalue()}
+            ]
+            names |= {} if number else dict(parameters)
+        unfinished.write_text(json.dumps(content))
+        message = batches._error_in(unfinished)
+        runs = batches._runs_named(unfinished, begin_s)
+        state: Any = "failed" if message else "succeeded"
+        return Outcome(path, parameters, unfinished, state, message, 0.1, runs)
+
+    monkeypatch.setattr(batches, "_execute", execute)
+
+
+@pytest.mark.usefixtures("_in_process")
+def test_one_set_needs_no_number_and_equal_names_do_not_collide(tmp_path: Path) -> None:
+    paths = [notebook(tmp_path / folder / "same.ipynb", "x") for folder in ("a", "b")]
+    seen: list[Outcome] = []
+    outcomes = batch(paths, [], tmp_path / "out", done=seen.append)
+    assert outcomes == seen
+    assert [outcome.output.name for outcome in outcomes] == ["same.ipynb", "same_2.ipynb"]
+    assert all(outcome.state == "succeeded" for outcome in outcomes)
+    names = [path.name for path in batches._outputs(paths, 2, tmp_path)]
+    assert names == ["same-001.ipynb", "same-002.ipynb", "same_2-001.ipynb", "same_2-002.ipynb"]
+
+
+@pytest.mark.parametrize(
+    ("status", "complaints", "message"),
+    [
+        (0, "a warning", ""),
+        (1, "Traceback\n  ValueError: no notebook\n\n", "ValueError: no notebook"),
+        (3, " \n", "papermill ended with status 3"),
+        (-9, "", "papermill was killed by SIGKILL"),
+        (138, "", "the kernel died: killed or crashed; what it had put out is kept"),
+    ],
+)
+def test_why_papermill_failed_is_a_sentence(
+    status: int, complaints: str, message: str, tmp_path: Path
+) -> None:
     damaged = tmp_path / "damaged.ipynb"
     damaged.write_text("{")
-    (outcome,) = batch([damaged], [], tmp_path / "out")
-    assert outcome.state == "failed"
-    assert outcome.message
-    assert "\n" not in outcome.message
+    for output in (damaged, tmp_path / "absent.ipynb"):
+        assert batches._why(status, output, complaints) == message
 
 
 def test_a_missing_notebook_is_an_error_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"there is no notebook .*missing\.ipynb"):
         batch([tmp_path / "missing.ipynb"], [], tmp_path / "out")
+    path = notebook(tmp_path / "one.ipynb", "x", parameters="events: int = 1\ncores = (0,\n 1)")
+    with pytest.raises(UserError, match=r"one\.ipynb: unknown parameter 'evnts': did you mean"):
+        batch([path], [{"events": 2}, {"cores": 1, "evnts": 2}], tmp_path / "out")
+    bare = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x = 1")])  # type: ignore[no-untyped-call]
+    nbformat.write(bare, tmp_path / "bare.ipynb")  # type: ignore[no-untyped-call]
+    with pytest.raises(UserError, match="no cell tagged 'parameters': 'events' would change"):
+        batch([path, tmp_path / "bare.ipynb"], [{"events": 2}], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
-# --- going on -----------------------------------------------------------------------------------
+def test_what_all_experiments_share_is_given_by_name_to_each_of_their_notebooks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        batches,
+        "_execute",
+        lambda path, given, output, *_: Outcome(path, given, output, "failed", "", 0.0),
+    )
+    paths = sorted(notebooks_dir().glob("[0-9]*.ipynb"))
+    outcomes = batch(paths, [{"budget_s": 2.0, "cores": "all"}], tmp_path)
+    assert [outcome.notebook for outcome in outcomes] == paths != []
 
 
 def states(outcomes: list[Outcome]) -> list[str]:
     return [outcome.state for outcome in outcomes]
 
 
+@pytest.mark.usefixtures("_in_process")
 def test_what_fails_leaves_the_earlier_good_output(tmp_path: Path) -> None:
     path = notebook(tmp_path / "one.ipynb", "print('x is', x)", "assert x < 3")
     out = tmp_path / "out"
@@ -245,8 +348,12 @@ def test_what_fails_leaves_the_earlier_good_output(tmp_path: Path) -> None:
     assert "x is 1" in streams(out / "one.ipynb")
 
 
+@pytest.mark.usefixtures("_in_process")
 def test_done_is_the_same_notebook_with_the_same_parameters(tmp_path: Path) -> None:
-    paths = [notebook(tmp_path / f"{name}.ipynb", f"x, '{name}'") for name in ("a", "b")]
+    both = "x = 1\ny = 2"
+    paths = [
+        notebook(tmp_path / f"{name}.ipynb", f"x, '{name}'", parameters=both) for name in ("a", "b")
+    ]
     out = tmp_path / "out"
     lines: list[str] = []
 
@@ -259,7 +366,7 @@ def test_done_is_the_same_notebook_with_the_same_parameters(tmp_path: Path) -> N
     assert lines[0] == "a.ipynb (1 of 2) begins: there is no good output yet"
     assert again(given) == ["skipped", "skipped"]
     assert lines == []
-    notebook(paths[0], "x, 'changed'")
+    notebook(paths[0], "x, 'changed'", parameters=both)
     assert again(given) == ["succeeded", "skipped"]
     assert lines == [
         "a.ipynb (1 of 2) begins: its output was made from another version of the notebook"
@@ -270,48 +377,7 @@ def test_done_is_the_same_notebook_with_the_same_parameters(tmp_path: Path) -> N
     assert again({"x": 2}) == ["succeeded", "skipped"]
 
 
-def test_a_batch_that_was_killed_goes_on_and_leaves_nothing_running(tmp_path: Path) -> None:
-    """kill -9 in the second of three: the first is not executed again, the others are."""
-    gate = tmp_path / "gate"
-    first = notebook(tmp_path / "first.ipynb", "x")
-    second = notebook(
-        tmp_path / "second.ipynb",
-        f"import os, pathlib, time; gate = pathlib.Path({str(gate)!r})",
-        "begun = gate.with_name(f'begun.{os.getpid()}'); begun.touch()",
-        "while not gate.exists(): time.sleep(0.05)",
-    )
-    third = notebook(tmp_path / "third.ipynb", "x")
-    out = tmp_path / "out"
-    out.mkdir()
-    earlier = notebook(out / "second.ipynb", "'an earlier good output'").read_bytes()
-    argv = [sys.executable, "-m", "perflib", "batch", str(first), str(second), str(third)]
-    argv += ["--out", str(out), "--skip-done", "--json"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as killed:
-        while not (begun := list(tmp_path.glob("begun.*"))):
-            assert killed.poll() is None
-            time.sleep(0.05)
-        killed.kill()
-    kernel = int(begun[0].suffix[1:])
-    while not is_gone(kernel):  # the test's time-out ends it
-        time.sleep(0.05)
-    assert (out / "second.ipynb").read_bytes() == earlier
-    assert (out / "second.unfinished.ipynb").is_file()
-    assert not (out / "third.ipynb").exists()
-    done = (out / "first.ipynb").stat().st_mtime_ns
-    gate.touch()
-    finished = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert finished.returncode == 0, finished.stderr
-    told = json.loads(finished.stdout)["outcomes"]
-    assert [one["state"] for one in told] == ["skipped", "succeeded", "succeeded"]
-    assert (out / "first.ipynb").stat().st_mtime_ns == done
-    assert sorted(file.name for file in out.iterdir()) == [
-        "first.ipynb",
-        "second.ipynb",
-        "third.ipynb",
-    ]
-    assert "second.ipynb (2 of 3) begins" in finished.stderr
-
-
+@pytest.mark.usefixtures("_in_process")
 def test_one_json_object_of_what_became_of_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -320,15 +386,13 @@ def test_one_json_object_of_what_became_of_each(
     (store / "runs").mkdir(parents=True)
     (store / "runs" / "machine-of-another.parquet").touch()
     save = f"import pathlib; pathlib.Path({str(store / 'runs')!r}, 'machine-1.parquet').touch()"
-    path = notebook(tmp_path / "one.ipynb", save, "assert x != 3", "'saved: machine-1'")
+    path = notebook(tmp_path / "one.ipynb", save, "assert x != 3", "print('saved: machine-1')")
     sets = tmp_path / "sets.json"
     sets.write_text('[{"x": 2}, {"x": 3}]')
     argv = ["batch", str(path), "--sets", str(sets), "--out", str(tmp_path / "out"), "--json"]
-    with pytest.raises(SystemExit) as ended:
-        main(argv)
-    assert ended.value.code == 1
-    told = capsys.readouterr()
-    good, bad = json.loads(told.out)["outcomes"]
+    assert call(*argv) == 1
+    reported = capsys.readouterr()
+    good, bad = json.loads(reported.out)["outcomes"]
     assert good.pop("seconds") > 0
     assert good == {
         "notebook": str(path),
@@ -340,54 +404,33 @@ def test_one_json_object_of_what_became_of_each(
     }
     assert (bad["state"], bad["message"], bad["runs"]) == ("failed", "AssertionError", [])
     assert bad["output"].endswith("one-002.unfinished.ipynb")
-    assert "one-002.ipynb (2 of 2) begins\n" in told.err
-    assert "1 of 2 notebooks failed" in told.err
-
-
-def test_long_notebooks_are_heard_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "_STILL_S", 0.05)
-    lines: list[str] = []
-    batch([notebook(tmp_path / "one.ipynb", "x")], [], tmp_path / "out", progress=lines.append)
-    assert lines[0] == "one.ipynb (1 of 1) begins"
-    assert lines[1].startswith("one.ipynb (1 of 1) still runs, ")
+    assert "one-002.ipynb (2 of 2) begins\n" in reported.err
+    assert "1 of 2 notebooks failed" in reported.err
 
 
 # --- the whole machine ---------------------------------------------------------------------------
 
 
-def test_every_notebook_is_run_and_a_failed_one_stops_no_other(
+@pytest.mark.usefixtures("_in_process")
+def test_every_notebook_is_run_but_what_cannot_run_here_and_a_failed_one_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notebooks = tmp_path / "notebooks"
-    notebook(notebooks / "00_good.ipynb", "print('preset is', preset)", parameters="preset = 1")
-    notebook(notebooks / "01_bad.ipynb", "1 / 0", parameters='preset = "full"')
-    notebook(notebooks / "draft.ipynb", "raise SystemExit")
-    monkeypatch.setattr(batches, "notebooks_dir", lambda: notebooks)
-    outcomes = every_notebook(tmp_path / "out")
-    assert [(outcome.notebook.stem, outcome.state) for outcome in outcomes] == [
-        ("00_good", "succeeded"),
-        ("01_bad", "failed"),
-    ]
-    assert "preset is quick" in streams(outcomes[0].output)
-    page = as_html(outcomes[0].output)
-    assert page == tmp_path / "out" / "00_good.html"
-    assert "preset is quick" in page.read_text()
-
-
-def test_every_notebook_but_what_cannot_run_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    notebooks = tmp_path / "notebooks"
-    notebook(notebooks / "00_machine.ipynb", "1", parameters='preset = "full"')
+    notebook(notebooks / "00_bad.ipynb", "1 / 0", parameters='preset = "full"')
     notebook(notebooks / "02_event_profile.ipynb", "1 / 0", parameters='preset = "full"')
+    notebook(notebooks / "03_good.ipynb", "print('preset is', preset)", parameters="preset = 1")
+    notebook(notebooks / "draft.ipynb", "raise SystemExit")
     monkeypatch.setattr(batches, "notebooks_dir", lambda: notebooks)
     event_profile = type(experiments.get("event_profile"))
     monkeypatch.setattr(event_profile, "unavailable", lambda _self: "perf is not installed")
     outcomes = every_notebook(tmp_path / "out")
-    assert [(outcome.state, outcome.message) for outcome in outcomes] == [
-        ("succeeded", ""),
-        ("absent", "perf is not installed"),
+    assert [(outcome.notebook.stem, outcome.state) for outcome in outcomes] == [
+        ("00_bad", "failed"),
+        ("03_good", "succeeded"),
+        ("02_event_profile", "absent"),
     ]
+    assert "preset is quick" in streams(outcomes[1].output)
+    assert outcomes[2].message == "perf is not installed"
 
 
 def test_without_notebooks_there_is_a_sentence(
@@ -398,13 +441,17 @@ def test_without_notebooks_there_is_a_sentence(
         every_notebook(tmp_path / "out")
 
 
-def test_what_cannot_be_exported_is_a_sentence(tmp_path: Path) -> None:
+def test_an_executed_notebook_becomes_a_page_or_a_sentence(tmp_path: Path) -> None:
+    path = notebook(tmp_path / "good.ipynb", "'what is shown'")
+    assert as_html(path) == tmp_path / "good.html"
+    assert "what is shown" in (tmp_path / "good.html").read_text()
     (tmp_path / "broken.ipynb").write_text("{")
     with pytest.raises(MeasurementError, match="broken"):
         as_html(tmp_path / "broken.ipynb")
 
 
-def test_an_investigation_has_every_notebook_as_a_page_and_tells_what_failed(
+@pytest.mark.usefixtures("_in_process")
+def test_an_investigation_has_every_notebook_as_a_page_and_reports_what_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from perflib.cli import investigate
@@ -413,9 +460,10 @@ def test_an_investigation_has_every_notebook_as_a_page_and_tells_what_failed(
     notebook(notebooks / "00_good.ipynb", "print('preset is', preset)", parameters="preset = 1")
     notebook(notebooks / "01_bad.ipynb", "1 / 0", parameters="preset = 1")
     monkeypatch.setattr(batches, "notebooks_dir", lambda: notebooks)
+    monkeypatch.setattr(batches, "as_html", lambda path: path.with_suffix(".html"))
     pages, failures = investigate._notebooks(tmp_path / "out")
     assert [page.name for page in pages] == ["00_good.html", "01_bad.unfinished.html"]
     assert failures == ["notebook 01_bad: ZeroDivisionError: division by zero"]
-    told = capsys.readouterr()
-    assert told.out == ""  # with --json it is JSON's
-    assert "notebook 00_good: done" in told.err
+    reported = capsys.readouterr()
+    assert reported.out == ""  # with --json it is JSON's
+    assert "notebook 00_good: done" in reported.err

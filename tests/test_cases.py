@@ -32,7 +32,7 @@ def result_of(template: str, log: str) -> JobResult:
 @pytest.mark.parametrize("work", JOBS)
 def test_a_job_says_when_its_events_begin_and_end(work: str, folder: Path) -> None:
     result = result_of(command_of(compiled(work, folder), -1), "kv")
-    assert [event.event for event in result.events] == [5, 6]
+    assert [event.label for event in result.events] == [5, 6]
     assert all(event.reported_seconds for event in result.events)
     assert (result.problems, result.returncode) == ([], 0)
 
@@ -50,7 +50,7 @@ def test_work_is_special_on_its_core_only(work: str, folder: Path) -> None:
 
 def test_lines_of_a_buffered_log_arrive_together(folder: Path) -> None:
     result = result_of(command_of(compiled("functions", folder), -1, "buffered"), "athena")
-    assert [(event.event, event.time_ns) for event in result.events] == [(5, 0), (6, 0)]
+    assert [(event.label, event.time_ns) for event in result.events] == [(5, 0), (6, 0)]
 
 
 def answer(verdict: str, cause: str | None, cpu: int | None) -> dict[str, object]:

@@ -24,6 +24,7 @@ from perflib.instruments.threads.record import backends, profile_job
 from perflib.instruments.threads.settings import Settings
 from perflib.measure.job import run_alone
 from perflib.model.errors import MeasurementError, PerflibError
+from tests.processes import alive, open_files
 
 HOSTILE = Path(__file__).with_name("hostile_job.py")
 GOOD = ""  # no sentence: it ends well
@@ -70,14 +71,6 @@ class Place:
         return [int(word) for word in self.note.read_text().split()]
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in (b"Z", b"X")
-
-
 def marked(folder: Path) -> list[str]:
     """Processes whose command line names a folder."""
     found = []
@@ -96,15 +89,15 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         folder.mkdir()
     monkeypatch.chdir(work)
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    descriptors = open_files()
     children = Path("/proc/self/task") / str(os.getpid()) / "children"
     before = children.read_text() if children.exists() else ""  # of another test's fixture
     yield (there := Place(tmp_path))
     noted = there.noted() if there.note.exists() else []
-    assert [pid for pid in noted if is_alive(pid)] == []
+    assert [pid for pid in noted if alive(pid)] == []
     assert marked(tmp_path) == []
     assert list(temporary.iterdir()) == []
-    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+    assert open_files() == descriptors
     assert not children.exists() or children.read_text() == before
 
 
@@ -272,7 +265,7 @@ def test_a_job_ends_with_what_has_started_it(
         parent.send_signal(number)
         parent.wait(60)
     for _ in range(3000):
-        if not any(is_alive(pid) for pid in place.noted()) and not marked(place.folder):
+        if not any(alive(pid) for pid in place.noted()) and not marked(place.folder):
             break  # the supervisor, too
         time.sleep(0.01)
 

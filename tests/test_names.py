@@ -8,7 +8,6 @@ import io
 import json
 import signal
 import warnings
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pandas as pd
@@ -26,12 +25,14 @@ from perflib.lab.markup import seen as escaped
 from perflib.lab.report import write_report
 from perflib.lab.tables import Table
 from perflib.lab.theme import figures, png, themed
-from perflib.model import store
 from perflib.model.errors import UserError
 from perflib.model.escape import csv_cell, file_name, from_csv_cell, lines, visible
-from perflib.model.export import export
 from perflib.model.run import Run
+from perflib.store import run_files
+from perflib.store.export import export
 from tests.hostile_names import LONG, NAMES, OPEN, hostile, texts
+from tests.pages import Page
+from tests.slow import mostly_slow
 
 _NO_WIDTH = "\u200b"
 
@@ -59,20 +60,10 @@ def texts_of(figure: Figure) -> str:
 # --- every experiment ----------------------------------------------------------------------------
 
 
-class _Page(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.text = ""
-
-    def handle_starttag(self, tag: str, _: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-@pytest.mark.parametrize("name", experiments.NAMES)
+@pytest.mark.parametrize(
+    "name",
+    mostly_slow(experiments.NAMES, ("kv_per_core", "threads", "event_profile", "allocators")),
+)
 def test_a_run_full_of_odd_names_is_drawn_reported_and_shown(
     name: str, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,16 +77,15 @@ def test_a_run_full_of_odd_names_is_drawn_reported_and_shown(
 
     monkeypatch.setattr("perflib.lab.report.figures", kept)
     assert harmless(write_report([run], home / "report.html"))
-    page = _Page()
-    page.feed((home / "report.html").read_text(encoding="utf-8"))
-    assert "script" not in page.tags
+    page = Page((home / "report.html").read_text(encoding="utf-8"))
+    assert page.of("script") == []
     host = run.provenance["machine"]["hostname"]
     assert escaped(host) in page.text
     seen = "\n".join(map(texts_of, made))
     assert harmless(seen)
     if name in OPEN:
         assert {one for one in names if one and one in seen}, seen
-    path = store.save(run, home / "odd.parquet")
+    path = run_files.save(run, home / "odd.parquet")
     with pytest.raises(SystemExit) as end:
         main(["-v", "show", str(path)])
     told = capsys.readouterr()
@@ -196,9 +186,9 @@ def test_lists_errors_and_exports_are_harmless(
     for place in range(0, len(NAMES), 9):
         run, _ = hostile("machine", place)
         run.id = f"machine-20261101-0745{place:02}-host-{place:010}"
-        store.save(run)
+        run_files.save(run)
     odd = home / "\x1b[2J=1\n.parquet"
-    store.save(run, odd)
+    run_files.save(run, odd)
     commands: list[list[str]] = [
         ["runs"],
         ["runs", "-v"],
@@ -238,8 +228,8 @@ def test_a_file_name_is_in_no_other_folder(text: str) -> None:
 def test_a_strangers_run_is_exported_into_no_other_folder(home: Path) -> None:
     run, _ = hostile("machine")
     run.id = "../../elsewhere"
-    assert store.save(run).parent == store.runs_dir()
-    path = store.save(run, home / "given.parquet")
+    assert run_files.save(run).parent == run_files.runs_dir()
+    path = run_files.save(run, home / "given.parquet")
     with pytest.raises(UserError, match="elsewhere"):
         export([str(path)], home / "in" / "out")
     assert not list(home.rglob("elsewhere*"))
@@ -255,13 +245,13 @@ def test_a_csv_cell_is_no_formula_and_comes_back(text: str) -> None:
 def test_a_table_of_odd_names_is_the_same_read_from_csv(home: Path) -> None:
     names = [name for name in NAMES if name.strip() and name not in {"nan", "None", "inf"}]
     table = pd.DataFrame({"=name": names, "time_ns": [-float(i) for i in range(len(names))]})
-    store.write_csv(table, home / "odd.csv")
+    run_files.write_csv(table, home / "odd.csv")
     with (home / "odd.csv").open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
     assert header == ["'=name", "time_ns"]
     assert not any(row[0][:1] in "=+-@\t\r" for row in rows)
     assert rows[3][1] == "-3.0"  # a number stays one
-    again = store.read_table(home / "odd.csv")
+    again = run_files.read_table(home / "odd.csv")
     assert list(again.columns) == list(table.columns)
     assert list(again["=name"]) == names
 

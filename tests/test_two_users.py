@@ -88,6 +88,7 @@ def files(folder: Path) -> dict[Path, os.stat_result]:
     return {path: path.lstat() for path in [folder, *folder.rglob("*")]}
 
 
+@pytest.mark.slow
 def test_both_measure_one_after_the_other_and_at_once(users: tuple[User, User]) -> None:
     runs = [answer(one.start("run", "machine", *QUICK)) for one in users]
     both = [one.start("run", "kv_per_core", *QUICK) for one in users]
@@ -105,6 +106,7 @@ def test_both_measure_one_after_the_other_and_at_once(users: tuple[User, User]) 
     assert list((users[0].home.parent / "tmp").iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["root", "ordinary"])
 def test_neither_loads_what_the_other_compiled(users: tuple[User, User], first: str) -> None:
     one, other = users if first == "root" else users[::-1]
@@ -129,6 +131,7 @@ def test_a_planted_cache_is_not_followed(users: tuple[User, User]) -> None:
     assert list(target.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_ordinary_user_cannot_write_into_root_s_runs(users: tuple[User, User]) -> None:
     root, ordinary = users
     shared = root.home.parent / "tmp" / "home"
@@ -145,6 +148,7 @@ def test_the_ordinary_user_cannot_write_into_root_s_runs(users: tuple[User, User
     assert shown.returncode == 0
 
 
+@pytest.mark.slow
 def test_root_puts_no_setting_back_that_another_user_wrote_down(users: tuple[User, User]) -> None:
     """The list of settings to put back names files of the system and what goes into them."""
     root, ordinary = users
@@ -172,6 +176,7 @@ def of_ordinary(*paths: Path) -> None:
         os.chown(path, ORDINARY, ORDINARY, follow_symlinks=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["folder above", "link above", "owner above"])
 def test_a_cache_that_another_could_exchange_is_not_used(users: tuple[User, User], by: str) -> None:
     """The cache itself is root's alone, but not the way to it."""
@@ -212,6 +217,7 @@ def test_a_library_planted_in_an_open_cache_is_never_loaded(users: tuple[User, U
         assert "nothing is loaded from it" in said
 
 
+@pytest.mark.slow
 def test_runs_are_not_written_where_another_user_could_exchange_them(
     users: tuple[User, User],
 ) -> None:
@@ -264,6 +270,7 @@ def test_a_planted_journal_starts_no_job(users: tuple[User, User]) -> None:
     assert not proof.exists()
 
 
+@pytest.mark.slow
 def test_a_planted_plan_starts_no_job(users: tuple[User, User]) -> None:
     root, _ = users
     proof, folder = root.home / "proof", root.home.parent / "tmp" / "investigation"
@@ -296,3 +303,19 @@ def test_a_configuration_that_a_stranger_linked_to_is_not_read(users: tuple[User
             check=True,
         )
         assert (str(planted) in done.stdout) == counts
+
+
+def test_a_folder_of_another_user_gives_no_module(users: tuple[User, User]) -> None:
+    """Python's ``-m`` and ``-c`` would take them from the current folder, before all others."""
+    root, ordinary = users
+    for name in ("perflib", "json", "numpy", "cffi", "_cffi_backend", "platformdirs"):
+        planted = ordinary.home / f"{name}.py"
+        planted.write_text(f"open({str(ordinary.home / 'taken')!r}, 'w')\n")
+        os.chown(planted, ORDINARY, ORDINARY)
+    script = Path(sys.executable).with_name("perflib")
+    words = [str(script), "run", "machine", *QUICK]
+    done = subprocess.run(
+        words, cwd=ordinary.home, env=root.environment, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (ordinary.home / "taken").exists()

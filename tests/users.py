@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["ORDINARY", "as_ordinary", "needs_two_users"]
-
 ORDINARY = 54321  # nobody's number: a user without a name, a home or groups
 _TOP = Path(__file__).parents[1]
 

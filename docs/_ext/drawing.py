@@ -104,7 +104,7 @@ def _recording(machine: str, name: str, tag: str) -> Any:
 
 
 def _given(experiment: Any, params: dict[str, Any]) -> dict[str, Any]:
-    """What has to be said to ask for such a run: a preset, or parameters that are no defaults."""
+    """What a request for such a run has to name: a preset, or parameters that are no defaults."""
     has = experiment.current_params(params).model_dump(mode="json")
     own = [
         name
@@ -113,8 +113,8 @@ def _given(experiment: Any, params: dict[str, Any]) -> dict[str, Any]:
     ]
 
     def differ(preset: str | None) -> dict[str, Any]:
-        asked = experiment.params({}, preset).model_dump(mode="json")
-        return {name: has[name] for name in own if has[name] != asked[name]}
+        defaults = experiment.params({}, preset).model_dump(mode="json")
+        return {name: has[name] for name in own if has[name] != defaults[name]}
 
     return min(
         (
@@ -133,22 +133,22 @@ def _conditions() -> set[str]:
 
 def lines_for(machine: str, experiment: str, given: dict[str, Any], plot: str) -> str:
     """The three lines that make a figure."""
-    asked = [f"{key}={value!r}" for key, value in {**given, "recorded": machine}.items()]
-    call = f'run = pl.experiment("{experiment}").run({", ".join(asked)})'.replace("'", '"')
+    arguments = [f"{key}={value!r}" for key, value in {**given, "recorded": machine}.items()]
+    call = f'run = pl.experiment("{experiment}").run({", ".join(arguments)})'.replace("'", '"')
     if len(call) > 88:
-        arguments = "".join(f"    {one},\n" for one in asked).replace("'", '"')
-        call = f'run = pl.experiment("{experiment}").run(\n{arguments})'
+        lines = "".join(f"    {one},\n" for one in arguments).replace("'", '"')
+        call = f'run = pl.experiment("{experiment}").run(\n{lines})'
     return f'import perflib as pl\n{call}\nrun.plot("{plot}")'
 
 
 def draw(machine: str, name: str, tag: str, out: str) -> None:
-    """Draw all figures of one recorded run into a folder, with ``drawn.json`` beside them."""
+    """Draw all figures of one recorded run into a folder, with ``drawn.json`` next to them."""
     import perflib as pl
     from perflib.experiments import get
     from perflib.framework.recordings import machines
     from perflib.lab.theme import png
     from perflib.model.errors import PerflibError
-    from perflib.model.files import replacing
+    from perflib.store.files import replacing
 
     experiment = get(name)
     recording = _recording(machine, name, tag)

@@ -7,6 +7,8 @@
 // additions, each waiting for the one before, hardly feels the other thread, and takes longer where
 // the clock is lower: the ratio of the two tells one from the other. What is "long" is not known
 // here; perflib.stats.alone finds it in the distribution of the run's probes.
+//
+// C99 and C++11, for other people's programs, too (bracket_samples.h).
 #ifndef BRACKET_H
 #define BRACKET_H
 
@@ -28,7 +30,7 @@ typedef struct {
   int64_t cpu_time_ns;     /* CLOCK_THREAD_CPUTIME_ID spent in it */
   int64_t run_delay_ns;    /* ready to run, but waiting for the core; -1: the kernel does not say */
   int64_t throttled_ns;    /* stopped because a quota of CPU time was spent; -1: not watched */
-  int64_t probe_before_ns; /* a loop that fills the execution ports; -1: none for this processor */
+  int64_t probe_before_ns; /* a loop that fills the execution ports */
   int64_t probe_after_ns;
   int64_t chain_before_ns; /* BRACKET_ADDITIONS dependent additions, a cycle each */
   int64_t chain_after_ns;
@@ -39,58 +41,32 @@ typedef struct {
 
 #include "core_clock.h"
 
-enum { BRACKET_PORT_LOOPS = 4000, BRACKET_UNROLLED = 64 };
+enum { BRACKET_PORT_LOOPS = 4000 };
 enum { BRACKET_LOOKS_THROTTLED_NS = 100000 }; // shorter gaps are no quota's
 
 typedef struct {
   int64_t ports_ns, chain_ns;
 } bracket_probe;
 
-#ifdef __x86_64__
 // Ten additions that wait for nothing beside a multiplication that waits for the last one: more
-// than the ports of any core of today take at once. Of two registers, because recent cores make the
-// addition of a small constant for nothing. About 4 microseconds, and 2 for the chain.
+// than the ports of any core of today take at once. About 4 microseconds, and 2 for the chain.
 static inline bracket_probe bracket_look(void) {
   uint64_t a = 1, b = 1, c = 1, d = 1, e = 1, f = 1, g = 1, h = 1, i = 1, j = 1;
   uint64_t product = 3, one = 1, left = BRACKET_PORT_LOOPS;
   int64_t begin_ns = clock_ns();
   __asm__ volatile(
       ".p2align 6\n"
-      "1:\n"
-      "imul %[product], %[product]\n"
-      "add %[one], %[a]\n"
-      "add %[one], %[b]\n"
-      "add %[one], %[c]\n"
-      "add %[one], %[d]\n"
-      "add %[one], %[e]\n"
-      "add %[one], %[f]\n"
-      "add %[one], %[g]\n"
-      "add %[one], %[h]\n"
-      "add %[one], %[i]\n"
-      "add %[one], %[j]\n"
-      "dec %[left]\n"
-      "jnz 1b\n"
+      "1:\n" ARCH_MULTIPLY ARCH_ADD("a") ARCH_ADD("b") ARCH_ADD("c") ARCH_ADD("d") ARCH_ADD("e")
+          ARCH_ADD("f") ARCH_ADD("g") ARCH_ADD("h") ARCH_ADD("i") ARCH_ADD("j") ARCH_REPEAT
       : [product] "+r"(product), [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [e] "+r"(e),
         [f] "+r"(f), [g] "+r"(g), [h] "+r"(h), [i] "+r"(i), [j] "+r"(j), [left] "+r"(left)
       : [one] "r"(one)
       : "cc");
   int64_t middle_ns = clock_ns();
-  left = BRACKET_ADDITIONS / BRACKET_UNROLLED;
-  __asm__ volatile(".p2align 6\n"
-                   "1:\n"
-                   ".rept %c[additions]\n"
-                   "add %[one], %[sum]\n"
-                   ".endr\n"
-                   "dec %[left]\n"
-                   "jnz 1b\n"
-                   : [sum] "+r"(a), [left] "+r"(left)
-                   : [one] "r"(one), [additions] "i"(BRACKET_UNROLLED)
-                   : "cc");
-  return (bracket_probe){middle_ns - begin_ns, clock_ns() - middle_ns};
+  core_add(BRACKET_ADDITIONS / CORE_ADDITIONS);
+  bracket_probe found = {middle_ns - begin_ns, clock_ns() - middle_ns};
+  return found;
 }
-#else // written for no other processor yet: nothing can be told
-static inline bracket_probe bracket_look(void) { return (bracket_probe){-1, -1}; }
-#endif
 
 static inline int64_t bracket_cpu_ns(void) {
   struct timespec now;
@@ -109,7 +85,7 @@ static inline ssize_t bracket_read(const char *path, int *file, char *text, size
 
 // The second number of the thread's schedstat.
 static inline int64_t bracket_run_delay_ns(void) {
-  static _Thread_local int file;
+  static __thread int file;
   char text[128];
   if (bracket_read("/proc/thread-self/schedstat", &file, text, sizeof text) <= 0)
     return -1;
@@ -120,7 +96,7 @@ static inline int64_t bracket_run_delay_ns(void) {
 // How long this group's tasks were stopped by its quota of CPU time; -1 where none is in force.
 // PERFLIB_CPU_STAT names the file of the group that has it (perflib/measure/process.py).
 static inline int64_t bracket_throttled_ns(void) {
-  static _Thread_local int file;
+  static __thread int file;
   char text[512];
   if (bracket_read(getenv("PERFLIB_CPU_STAT"), &file, text, sizeof text) <= 0)
     return -1;
@@ -131,7 +107,7 @@ static inline int64_t bracket_throttled_ns(void) {
   return found == NULL ? -1 : strtoll(found + strlen("throttled_time "), NULL, 10);
 }
 
-static _Thread_local int64_t bracket_last_throttled_ns;
+static __thread int64_t bracket_last_throttled_ns;
 
 // The CPU time is read within the wall time: to read it the kernel brings its account up to date,
 // and may find just then that the thread's slice or its quota is spent. Most stops come there.
@@ -166,7 +142,8 @@ static inline void bracket_end(bracket *b) {
 
 // The next sample follows at once: the probe after the last one is the one before it.
 static inline void bracket_next(const bracket *last, bracket *b) {
-  bracket_start(b, (bracket_probe){last->probe_after_ns, last->chain_after_ns});
+  bracket_probe before = {last->probe_after_ns, last->chain_after_ns};
+  bracket_start(b, before);
 }
 
 #endif

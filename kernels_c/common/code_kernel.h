@@ -2,102 +2,67 @@
 // functions) side by side on pages of a chosen backing, run in random order and timed.
 //
 // A kernel says, before it includes this: CODE_UNITS, how many; CODE_UNIT_BYTES, the size of each;
-// CODE_UNIT_NAME, what they are called; CODE_PATTERNS, 1 if it has the pattern 0 alone. It puts
-// the units between code_first and code_last, pads to code_text_end, and defines code_dispatch.
+// CODE_UNIT_NAME, what they are called; CODE_UNIT and CODE_DISPATCH, what a unit does and what runs
+// them (code_units.h); CODE_PATTERNS, 1 if it has the pattern 0 alone.
 // CODE_SWITCH: it has a compiled switch beside them, as a second text of which one is laid anew.
 #ifndef CODE_KERNEL_H
 #define CODE_KERNEL_H
-
-#ifndef __x86_64__
-#error                                                                                             \
-    "this kernel's code is written for x86-64 in assembler: it cannot be built for this processor"
-#endif
 
 #include <pthread.h>
 
 #include "branch_ring.h"
 #include "code_state.h"
+#include "code_units.h"
 #include "page_reach.h"
 #include "switches.h"
 #include "text_pages.h"
 
-#define CODE_TEXT_OF(value) #value
-#define CODE_TEXT(value) CODE_TEXT_OF(value)
+// clang-format off
+__asm__(
+    ".pushsection code_units, \"ax\", @progbits\n"
+    ".p2align 21\n"
+    ".globl code_first, code_last, code_text_end\n"
+    ".hidden code_first, code_last, code_text_end\n"
+    "code_first:\n"
+    ".altmacro\n"
+    CODE_MACROS
+    ".macro one_unit name, number\n"
+    ".type " CODE_UNIT_NAME "_\\name, @function\n"
+    CODE_UNIT_NAME "_\\name:\n"
+    CODE_UNIT
+    ".size " CODE_UNIT_NAME "_\\name, " CODE_TEXT(CODE_UNIT_BYTES) "\n"
+    ".if . - " CODE_UNIT_NAME "_\\name != " CODE_TEXT(CODE_UNIT_BYTES) "\n"
+    ".error \"unit \\name has another size\"\n"
+    ".endif\n"
+    ".endm\n"
+    ".macro numbered_unit number\n"
+    ".if \\number < 10\n one_unit 0000\\number, \\number\n"
+    ".elseif \\number < 100\n one_unit 000\\number, \\number\n"
+    ".elseif \\number < 1000\n one_unit 00\\number, \\number\n"
+    ".elseif \\number < 10000\n one_unit 0\\number, \\number\n"
+    ".else\n one_unit \\number, \\number\n"
+    ".endif\n"
+    ".endm\n"
+    ".set unit_number, 0\n"
+    ".rept " CODE_TEXT(CODE_UNITS) "\n"
+    "numbered_unit %unit_number\n"
+    ".set unit_number, unit_number + 1\n"
+    ".endr\n"
+    "code_last:\n"
+    ".p2align 21, 0xcc\n"
+    "code_text_end:\n"
+    ".noaltmacro\n"
+    ".popsection\n"
 
-// What a compiler makes of simple statements without optimisation: everything goes to the stack
-// and is fetched from there. No value is carried from one piece to the next, so that the core can
-// run ahead as far as it can fetch. 26 and 12 bytes: with them, the units are filled exactly.
-#define CODE_WORK                                                                                  \
-  ".macro stack_work number, a, b, c\n"                                                            \
-  "movl $\\number, -\\a(%rbp)\n"                                                                   \
-  "mov -\\a(%rbp), %eax\n"                                                                         \
-  "lea 7(%rax,%rax,2), %eax\n"                                                                     \
-  "mov %eax, -\\b(%rbp)\n"                                                                         \
-  "mov -\\a(%rbp), %ebx\n"                                                                         \
-  "xor -\\b(%rbp), %ebx\n"                                                                         \
-  "mov %ebx, -\\c(%rbp)\n"                                                                         \
-  ".endm\n"                                                                                        \
-  ".macro short_work a, b, c\n"                                                                    \
-  "mov -\\a(%rbp), %eax\n"                                                                         \
-  "add -\\b(%rbp), %eax\n"                                                                         \
-  "mov %eax, -\\c(%rbp)\n"                                                                         \
-  "mov -\\c(%rbp), %ebx\n"                                                                         \
-  ".endm\n"
-
-// The smallest and the largest instruction pointer, in registers; before is how many bytes of the
-// unit are before this. The address is given by a number, not by a label, so that the assembler
-// need not remember it. The unit's number goes into the checksum. 33 bytes.
-#define CODE_SEEN                                                                                  \
-  ".macro seen number, before\n"                                                                   \
-  "lea -7-\\before(%rip), %rax\n"                                                                  \
-  "cmp %r8, %rax\n"                                                                                \
-  "cmovb %rax, %r8\n"                                                                              \
-  "cmp %r9, %rax\n"                                                                                \
-  "cmova %rax, %r9\n"                                                                              \
-  "mov $\\number, %eax\n"                                                                          \
-  "rol $5, %rdx\n"                                                                                 \
-  "xor %rax, %rdx\n"                                                                               \
-  ".endm\n"
-
-// The two halves of a dispatcher around its loop. The generator and all that the loop needs is in
-// registers: rcx steps left, r10 generator, r11 n, r12 and r13 its constants, r14 first unit, rsi
-// bytes from one to the next, r15 places (below), r8 and r9 the instruction pointers, rdx checksum.
-// rax and rbx are free, rbp is the frame.
-#define CODE_ENTER                                                                                 \
-  "push %rbp\n"                                                                                    \
-  "mov %rsp, %rbp\n"                                                                               \
-  "push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n push %rdi\n"                        \
-  "sub $80, %rsp\n"                                                                                \
-  "mov (%rdi), %rcx\n"                                                                             \
-  "mov 8(%rdi), %r10\n"                                                                            \
-  "mov 16(%rdi), %r11\n"                                                                           \
-  "mov 24(%rdi), %r14\n"                                                                           \
-  "mov 32(%rdi), %rsi\n"                                                                           \
-  "mov 40(%rdi), %r15\n"                                                                           \
-  "movabs $6364136223846793005, %r12\n"                                                            \
-  "movabs $1442695040888963407, %r13\n"                                                            \
-  "mov $-1, %r8\n"                                                                                 \
-  "xor %r9d, %r9d\n"                                                                               \
-  "xor %edx, %edx\n"
-
-#define CODE_LEAVE                                                                                 \
-  "mov -48(%rbp), %rdi\n"                                                                          \
-  "mov %r10, 8(%rdi)\n"                                                                            \
-  "mov %r8, 48(%rdi)\n"                                                                            \
-  "mov %r9, 56(%rdi)\n"                                                                            \
-  "mov %rdx, 64(%rdi)\n"                                                                           \
-  "lea -40(%rbp), %rsp\n"                                                                          \
-  "pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n"                              \
-  "ret\n"
-
-// The next number of the generator, and by its upper half one of n: to rax.
-#define CODE_DRAW                                                                                  \
-  "imul %r12, %r10\n"                                                                              \
-  "add %r13, %r10\n"                                                                               \
-  "mov %r10, %rax\n"                                                                               \
-  "shr $32, %rax\n"                                                                                \
-  "imul %r11, %rax\n"                                                                              \
-  "shr $32, %rax\n"
+    ".globl code_dispatch\n"
+    ".hidden code_dispatch\n"
+    ".type code_dispatch, @function\n"
+    ".p2align 6\n"
+    "code_dispatch:\n"
+    CODE_DISPATCH
+    ".size code_dispatch, . - code_dispatch\n"
+);
+// clang-format on
 
 extern unsigned char code_first[] __attribute__((visibility("hidden")));
 extern unsigned char code_last[] __attribute__((visibility("hidden")));

@@ -107,16 +107,16 @@ static inline void lines_write(team *t, coherence_lines *job, int64_t sample) {
 }
 
 static inline void lines_flush(team *t, coherence_lines *job) {
-  __builtin_ia32_mfence();
+  arch_fence();
   for (uint32_t i = 0; i < job->lines; i++)
-    __builtin_ia32_clflush(t->memory + job->at[i]);
-  __builtin_ia32_mfence();
+    arch_flush(t->memory + job->at[i]);
+  arch_fence();
 }
 
 static inline void lines_load(team *t, coherence_lines *job) {
   for (uint32_t i = 0; i < job->lines; i++)
     (void)*(volatile uint64_t *)(t->memory + job->at[i]);
-  __builtin_ia32_mfence();
+  arch_fence();
 }
 
 static inline size_t lines_evicting_bytes(void) {
@@ -129,7 +129,7 @@ static inline void lines_evict(team *t, coherence_lines *job) {
   const unsigned char *others = t->memory + job->lines * TEXT_PAGE;
   for (size_t i = 0; i < job->evicting_bytes; i += LINE)
     (void)*(volatile const uint64_t *)(others + i);
-  __builtin_ia32_mfence();
+  arch_fence();
 }
 
 // The translations are fetched by a line of the same page, half a page away: no neighbour of the
@@ -141,9 +141,9 @@ static inline void lines_touch_pages(team *t, coherence_lines *job) {
 
 // Nothing before it is still under way, nothing after it has begun.
 static inline int64_t lines_stamp_ns(void) {
-  __builtin_ia32_lfence();
+  arch_fence_loads();
   int64_t now_ns = clock_ns();
-  __builtin_ia32_lfence();
+  arch_fence_loads();
   return now_ns;
 }
 

@@ -61,7 +61,7 @@ static inline int team_wait(const team *t, int64_t turn) {
   while (__atomic_load_n(&t->turn, __ATOMIC_ACQUIRE) != turn) {
     if (team_gives_up(t, &spins))
       return 0;
-    __builtin_ia32_pause();
+    spin_pause();
   }
   return 1;
 }

@@ -8,8 +8,8 @@
 
 #include <errno.h>
 
+#include "common/arch.h"
 #include "common/event_loop_types.h"
-#include "common/spin_pause.h"
 
 typedef struct {
   _Alignas(64) pthread_mutex_t mutex;

@@ -46,22 +46,65 @@ static span undo_rust(span s, char *to) {
   return (span){to, out};
 }
 
+/* Behind the name of an operator that begins here, "operator->*" or "operator()"; else NULL. */
+static const char *behind_operator(span whole, const char *c) {
+  span rest = {c, whole.end};
+  if (!begins(rest, "operator") ||
+      (c > whole.at && (hex_value(c[-1]) >= 0 || c[-1] == '_' || (c[-1] | 0x20) >= 'g')))
+    return NULL;
+  rest.at += 8;
+  if (begins(rest, "()"))
+    return rest.at + 2;
+  while (rest.at < rest.end && memchr("<>-=!+*/%^&|~,[]", *rest.at, 16))
+    rest.at++;
+  return rest.at;
+}
+
+/* Behind the parenthesis that closes the one here. */
+static const char *behind_closing(const char *c, const char *end) {
+  int64_t depth = 0;
+  for (; c < end; c++) {
+    depth += (*c == '(') - (*c == ')');
+    if (depth == 0)
+      return c + 1;
+  }
+  return end;
+}
+
+/* Whether the name goes on behind arguments: "run() const::{lambda()#1}". */
+static int name_goes_on(span s) {
+  static const char *const qualifiers[] = {" const", " volatile", " &&", " &"};
+  for (size_t i = 0; i < sizeof qualifiers / sizeof *qualifiers; i++)
+    if (begins(s, qualifiers[i]))
+      s.at += strlen(qualifiers[i]);
+  return begins(s, "::");
+}
+
 /*
  * Where a function's arguments begin. No arguments: parentheses within brackets (templates, C++
- * lambdas), a Go receiver as in "net/http.(*Client).Do", "(anonymous namespace)".
+ * lambdas), of "decltype(auto)", "operator()" and of a function within which this one is, a Go
+ * receiver as in "net/http.(*Client).Do", "(anonymous namespace)".
  */
 static const char *arguments(span s) {
   int64_t depth = 0;
   for (const char *c = s.at; c < s.end; c++) {
-    if (*c == '<' || *c == '{' || *c == '[') {
+    const char *behind = behind_operator(s, c);
+    if (behind) {
+      c = behind - 1;
+    } else if (begins((span){c, s.end}, "->")) {
+      c++;
+    } else if (*c == '<' || *c == '{' || *c == '[') {
       depth++;
-    } else if (*c == '>' || *c == '}' || *c == ']' || *c == ')') {
+    } else if (*c == '>' || *c == '}' || *c == ']') {
       depth--;
     } else if (*c == '(') {
       int receiver = c > s.at && c[-1] == '.';
-      if (depth == 0 && !receiver && !begins((span){c, s.end}, "(anonymous namespace)"))
+      int of_type = c - s.at >= 8 && memcmp(c - 8, "decltype", 8) == 0;
+      behind = behind_closing(c, s.end);
+      if (depth <= 0 && !receiver && !of_type && !name_goes_on((span){behind, s.end}) &&
+          !begins((span){c, s.end}, "(anonymous namespace)"))
         return c;
-      depth++;
+      c = behind - 1;
     }
   }
   return s.end;

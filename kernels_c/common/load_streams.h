@@ -12,9 +12,8 @@
 
 #include <math.h>
 #include <stdint.h>
-#ifdef __x86_64__
-#include <emmintrin.h>
-#endif
+
+#include "arch.h"
 
 // READ     sum of b                       1 array
 // WRITE    c = a constant                 1 array; the processor may fetch each line first
@@ -40,7 +39,7 @@ enum { LOAD_SCALAR = 3, LOAD_VECTORS = 4 }; // of 16 bytes, in a line
 
 static const int load_arrays_moved[LOAD_KINDS] = {1, 1, 1, 2, 2, 2, 3, 3};
 
-typedef double load_vec __attribute__((vector_size(16), may_alias));
+typedef arch_pair load_vec;
 
 static inline double load_a(int i) { return i + 1; } // of chunk's double i, without its sign
 static inline double load_b(int i) { return 2 * (i + 1); }
@@ -51,30 +50,6 @@ static const double load_sum_of_b = (double)LOAD_DOUBLES * (LOAD_DOUBLES + 1);
 static inline void load_wait(int64_t steps) {
   for (; steps > 0; steps--)
     __asm__ volatile("" : "+r"(steps));
-}
-
-static inline void load_store_nt(load_vec *to, load_vec value) {
-#ifdef __x86_64__
-  _mm_stream_pd((double *)to, (__m128d)value);
-#else
-  *to = value;
-#endif
-}
-
-static inline int load_has_nt(void) {
-#ifdef __x86_64__
-  return 1;
-#else
-  return 0;
-#endif
-}
-
-static inline void load_fence(void) {
-#ifdef __x86_64__
-  _mm_sfence();
-#else
-  __atomic_thread_fence(__ATOMIC_SEQ_CST);
-#endif
 }
 
 // A chunk of one kind; a, b and c point to the first double of its own chunk. LINE is done with
@@ -103,9 +78,7 @@ LOAD_STREAM(read, LOAD_FOUR(LOAD_EACH))
   c[i + (v)] = (load_vec) { load_constant, load_constant }
 LOAD_STREAM(write, LOAD_FOUR(LOAD_EACH))
 #undef LOAD_EACH
-#define LOAD_EACH(v) load_store_nt(&c[i + (v)], (load_vec){load_constant, load_constant})
-LOAD_STREAM(nt, LOAD_FOUR(LOAD_EACH))
-#undef LOAD_EACH
+LOAD_STREAM(nt, arch_stream(&c[i], (load_vec){load_constant, load_constant}))
 #define LOAD_EACH(v) a[i + (v)] = -a[i + (v)]
 LOAD_STREAM(update, LOAD_FOUR(LOAD_EACH))
 #undef LOAD_EACH

@@ -159,6 +159,8 @@ static inline int64_t text_fill_copy(unsigned char *copy, size_t bytes, int back
 static inline int64_t text_finish_copy(unsigned char *copy, size_t bytes, int backing,
                                        uint64_t seed, text_fill *fill, const void *context) {
   int64_t failed = text_fill_copy(copy, bytes, backing, seed, fill, context);
+  if (!failed) // instructions that were written are fetched (nothing to do on x86-64)
+    __builtin___clear_cache((char *)copy, (char *)copy + bytes);
   if (!failed && mprotect(copy, text_room(bytes, backing), PROT_READ | PROT_EXEC) != 0)
     failed = text_failed(TEXT_PROTECT, errno);
   return failed;
@@ -182,10 +184,12 @@ static inline int64_t text_lay(unsigned char *target, size_t bytes, int backing,
     failed = text_failed(TEXT_MOVE, errno);
   else if (!failed)
     copy = NULL;
-  if (!failed && mremap(aside, bytes, bytes, flags, target) == MAP_FAILED)
+  if (!failed && mremap(aside, bytes, bytes, flags, target) == MAP_FAILED) {
     failed = text_failed(TEXT_MOVE, errno);
-  else if (!failed)
+  } else if (!failed) {
     aside = NULL;
+    __builtin___clear_cache((char *)target, (char *)target + bytes);
+  }
   if (copy != NULL)
     munmap(copy, bytes);
   if (aside != NULL)

@@ -199,9 +199,7 @@ static inline void fix_use(void) {
 typedef void fix_work(void *context, int thread);
 
 static inline void fix_pause(int64_t *turns) {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
+  spin_pause();
   if (++*turns % 1024 == 0)
     sched_yield(); // the other thread may have to wait for this core
 }

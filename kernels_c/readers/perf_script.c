@@ -18,6 +18,7 @@
 #define _GNU_SOURCE
 #include "common/folded_frame.h"
 #include "common/interned.h"
+#include "common/perf_line.h"
 #include "common/words.h"
 #include <stdint.h>
 #include <stdlib.h>
@@ -86,8 +87,7 @@ const perf_script_report *perf_script_reported(const perf_script *p);
 
 enum { NEITHER, ORPHAN, CUT, TOO_LONG };
 enum { KEPT_UNREAD = 100, KEPT_TEXT = 160, MOST_HEADER = 1 << 20 };
-enum { LONGEST_COMM = 256 }; /* the kernel's have 15 bytes; for each more a line is read again */
-#ifndef LONGEST_LINE         /* a fuzzer gets there sooner with less */
+#ifndef LONGEST_LINE /* a fuzzer gets there sooner with less */
 #define LONGEST_LINE (1 << 20)
 #endif
 
@@ -103,6 +103,7 @@ struct perf_script {
   int open;        /* a sample whose frames may follow */
   int after_frame; /* a line of source may follow */
   int has_leaf;
+  int alone;   /* its frame stood on its first line */
   int inlined; /* so far every frame of the sample is inlined: its object is not known yet */
   int java;
   int32_t *ids; /* the open sample's stack, the innermost frame first */
@@ -122,15 +123,35 @@ static int32_t number_of(perf_script *p, table *t, span s) {
   return intern(&p->no_memory, t, s.at, length(s));
 }
 
+/*
+ * Where Java's "a->b" goes on with what was inlined; NULL: nowhere. Other arrows are C++'s
+ * operators and Rust's types of results: next to a blank or within brackets.
+ */
+static const char *inlined_call(span s) {
+  int64_t depth = 0;
+  for (const char *c = s.at; c + 1 < s.end; c++) {
+    if (*c == '-' && c[1] == '>') {
+      int of_operator = c - s.at >= 8 && memcmp(c - 8, "operator", 8) == 0;
+      if (depth <= 0 && !of_operator && c > s.at && !is_blank(c[-1]))
+        return c;
+      c++;
+    } else {
+      depth += (memchr("<({[", *c, 4) != NULL) - (memchr(">)}]", *c, 4) != NULL);
+    }
+  }
+  return NULL;
+}
+
 /* The frames of a stack that one frame of the text stands for: none, one, or several ("a->b"). */
 static void find_parts(perf_script *p, span symbol, span object) {
   size_t first = p->parts_used;
-  /* In brackets: the name of a process, which stackcollapse-perf leaves out. */
-  int skip = begins(symbol, "(") && !begins(symbol, "(anonymous namespace)");
+  /* In brackets alone: the name of a process, which stackcollapse-perf leaves out. */
+  int skip = begins(symbol, "(") && memchr(symbol.at, ')', length(symbol)) == symbol.end - 1 &&
+             !is(symbol, "(anonymous namespace)");
   span rest = undo_rust(symbol, p->scratch[1]);
   for (int more = !skip, inlined = 0; more; inlined = 1) {
     span part = rest;
-    const char *arrow = memmem(rest.at, length(rest), "->", 2);
+    const char *arrow = inlined_call(rest);
     more = arrow != NULL;
     if (more) {
       part.end = arrow;
@@ -174,56 +195,6 @@ static void push_frame(perf_script *p, span symbol, span object) {
 
 /* --- a frame ---------------------------------------------------------------------------------- */
 
-typedef struct {
-  uint64_t ip;
-  int64_t offset;
-  span symbol; /* without its offset; empty: none is written */
-  span object; /* empty: none is written */
-  int written; /* anything but the address */
-} frame;
-
-/* Where "(object)" begins at the end of a line; NULL: there is none. Objects may hold brackets. */
-static const char *object_begin(span s) {
-  int64_t depth = 0;
-  for (const char *c = s.end; c-- > s.at;) {
-    depth += (*c == ')') - (*c == '(');
-    if (depth == 0)
-      return is_blank(c[-1]) ? c : NULL; /* the address stands before: c[-1] is there */
-  }
-  for (const char *c = s.end; c-- > s.at;) /* brackets without a partner */
-    if (*c == '(' && is_blank(c[-1]))
-      return c;
-  return NULL;
-}
-
-/* "ffffffff8103ce3b native_safe_halt+0xe ([kernel.kallsyms])"; no frame: 0. */
-static int read_frame(span s, frame *f) {
-  *f = (frame){.offset = -1};
-  if (!address(word(&s), &f->ip))
-    return 0;
-  span rest = trim(s);
-  f->written = rest.at < rest.end;
-  const char *begin = f->written && rest.end[-1] == ')' ? object_begin(rest) : NULL;
-  f->symbol = rest;
-  if (begin) {
-    f->object = (span){begin + 1, rest.end - 1};
-    f->symbol = trim((span){rest.at, begin});
-    /* "ip  (object)", as old versions of perf write it: stackcollapse-perf makes it a blank. */
-    if (f->symbol.at == f->symbol.end && rest.at - s.at > 1)
-      f->symbol = (span){begin - 1, begin};
-  }
-  const char *digits = f->symbol.end;
-  while (digits > f->symbol.at && hex_value(digits[-1]) >= 0)
-    digits--;
-  if (digits - f->symbol.at >= 3 && memcmp(digits - 3, "+0x", 3) == 0) {
-    uint64_t offset;
-    if (address((span){digits, f->symbol.end}, &offset) && offset <= INT64_MAX)
-      f->offset = (int64_t)offset;
-    f->symbol.end = digits - 3;
-  }
-  return 1;
-}
-
 /* Whether a frame is not all there: the others have an object, or the text ends in this line. */
 static int is_cut(const perf_script *p, const frame *f, int text_ends) {
   if (f->object.at == NULL)
@@ -256,136 +227,6 @@ static void add_frame(perf_script *p, const frame *f) {
   p->has_leaf = 1;
   p->seen_object |= f->object.at != NULL;
   p->after_frame = 1;
-}
-
-/* --- a sample's first line ---------------------------------------------------------------------
- */
-
-typedef struct {
-  span comm, event, rest;
-  int64_t pid, tid, cpu, time_ns, period;
-  int has_time, has_event;
-  int is_frame; /* the rest is one, or begins with an address at least */
-  frame frame;
-} head;
-
-/* "1234", "-1", "1234/1235" */
-static int read_ids(span w, head *h) {
-  const char *slash = memchr(w.at, '/', length(w));
-  span parts[2] = {{w.at, slash ? slash : w.end}, {slash ? slash + 1 : w.end, w.end}};
-  int64_t values[2] = {-1, -1};
-  for (int i = 0; i <= (slash != NULL); i++)
-    if (!is(parts[i], "-1") && (values[i] = number(parts[i], INT32_MAX)) < 0)
-      return 0;
-  h->pid = slash ? values[0] : -1; /* a number alone is a thread's */
-  h->tid = slash ? values[1] : values[0];
-  return 1;
-}
-
-/* "4794564.109216:", up to nine digits after the point. */
-static int read_time(span w, int64_t *time_ns) {
-  const char *point = memchr(w.at, '.', length(w));
-  if (point == NULL || w.end[-1] != ':')
-    return 0;
-  span whole = {w.at, point}, part = {point + 1, w.end - 1};
-  int64_t seconds = number(whole, 9223372035), fraction = number(part, 999999999);
-  if (seconds < 0 || fraction < 0 || length(part) > 9)
-    return 0;
-  for (size_t i = length(part); i < 9; i++)
-    fraction *= 10;
-  *time_ns = seconds * 1000000000 + fraction;
-  return 1;
-}
-
-/* sched:sched_switch is a tracepoint, cycles:u an event with modifiers. */
-static int is_tracepoint(span event) {
-  const char *colon = memrchr(event.at, ':', length(event));
-  if (colon == NULL)
-    return 0;
-  for (const char *c = colon + 1; c < event.end; c++)
-    if (memchr("ukhGHIpPSDWeb", *c, 13) == NULL)
-      return 1;
-  return 0;
-}
-
-/* "    257597 cycles:u:  what follows"; each of the three may be missing. */
-static int read_event(span s, head *h) {
-  span after = s, first = word(&after), after_second = after, second = word(&after_second);
-  int64_t period = number(first, INT64_MAX);
-  h->period = -1;
-  if (period >= 0 && (second.at == second.end || second.end[-1] == ':')) {
-    h->period = period;
-    first = second;
-    s = after;
-    after = after_second;
-  }
-  h->has_event = length(first) > 1 && first.end[-1] == ':';
-  h->event = h->has_event ? (span){first.at, first.end - 1} : (span){s.at, s.at};
-  h->rest = trim(h->has_event ? after : s);
-  return !begins(h->event, "PERF_RECORD_");
-}
-
-/* "U", "K", "HU": user, kernel, guest; what "-F +misc" adds. */
-static int is_mode(span w) {
-  for (const char *c = w.at; c < w.end; c++)
-    if (*c < 'A' || *c > 'Z')
-      return 0;
-  return length(w) > 0 && length(w) <= 6;
-}
-
-/* What follows a thread's number. */
-static int read_tail(span s, head *h, int with_time) {
-  span after = s, w = word(&after);
-  h->cpu = -1;
-  if (length(w) > 2 && *w.at == '[' && w.end[-1] == ']' &&
-      (h->cpu = number((span){w.at + 1, w.end - 1}, INT32_MAX)) >= 0) {
-    s = after;
-    w = word(&after);
-  }
-  h->time_ns = -1;
-  h->has_time = with_time;
-  if (with_time) {
-    if (is_mode(w)) {
-      s = after;
-      w = word(&after);
-    }
-    if (w.at == w.end || !read_time(w, &h->time_ns))
-      return 0;
-    s = after;
-  }
-  if (!read_event(s, h))
-    return 0;
-  int tracepoint = is_tracepoint(h->event);
-  span rest = h->rest;
-  h->is_frame = read_frame(h->rest, &h->frame);
-  if (tracepoint && (h->frame.object.at == NULL || length(word(&rest)) < 8))
-    h->is_frame = 0; /* its fields, such as "add (x)" */
-  if (h->rest.at == h->rest.end)
-    return with_time || h->has_event;
-  if (!h->has_event) /* anything might stand here, so it must be a frame */
-    return h->is_frame && h->frame.object.at != NULL;
-  return with_time || tracepoint || (h->is_frame && h->frame.written);
-}
-
-/*
- * "Web Content 24636/25607 [000] 94564.109216:   250000 cycles:u: ...": a command's name may hold
- * anything, so the first word that is a number with the right things behind it is the thread's.
- */
-static int read_head(span line, head *h) {
-  for (int with_time = 1; with_time >= 0; with_time--) {
-    span rest = line;
-    word(&rest);
-    for (;;) {
-      span before = {line.at, rest.at}, w = word(&rest);
-      if (w.at == w.end || w.at - line.at > LONGEST_COMM)
-        break;
-      if ((is_digit(*w.at) || *w.at == '-') && read_ids(w, h) && read_tail(rest, h, with_time)) {
-        h->comm = trim(before);
-        return 1;
-      }
-    }
-  }
-  return 0;
 }
 
 /* --- lines ------------------------------------------------------------------------------------ */
@@ -430,7 +271,7 @@ static int begin_sample(perf_script *p, const head *h, int text_ends) {
   p->now = (perf_script_sample){
       .time_ns = h->time_ns,
       .period = h->period,
-      .ip = h->is_frame ? h->frame.ip : 0, /* or data's address, and then frames follow */
+      .ip = h->is_frame && !h->skipped ? h->frame.ip : 0, /* or data's, and then frames follow */
       .offset = -1,
       .cpu = (int32_t)h->cpu,
       .pid = (int32_t)h->pid,
@@ -440,10 +281,9 @@ static int begin_sample(perf_script *p, const head *h, int text_ends) {
       .symbol = number_of(p, &p->symbol, or_unknown((span){NULL, NULL})),
       .object = number_of(p, &p->object, or_unknown((span){NULL, NULL})),
   };
-  if (alone) {
+  if (alone)
     add_frame(p, &h->frame);
-    end_sample(p);
-  }
+  p->alone = alone;
   return 1;
 }
 
@@ -462,6 +302,16 @@ static int is_source_line(span line) {
   return digits < end && digits - line.at > 1 && digits[-1] == ':' && is_blank(*line.at);
 }
 
+/* What "-F" adds behind the last frame of several: branches, registers, the instruction. */
+static int is_field_line(span line) {
+  span rest = line;
+  frame f;
+  if (begins(line, "\t\t")) /* in words: an "add" is a number, too */
+    return !read_frame(line, &f) || f.object.at == NULL || begins(f.object, "%");
+  return is_blank(*line.at) &&
+         (begins_field(word(&rest)) || (has_branches(line) && !contains(line, " (")));
+}
+
 /* perf's remarks on other things than samples: mappings, forks, lost events. */
 static int is_record(span line) {
   const char *found = memmem(line.at, length(line), "PERF_RECORD_", 12);
@@ -469,25 +319,33 @@ static int is_record(span line) {
 }
 
 static void read_content(perf_script *p, span line, int text_ends) {
+  if (p->after_frame && is_field_line(line))
+    return;
   frame f;
   head h;
   int is_frame = read_frame(line, &f), may_be_frame = p->open && is_frame;
   int may_be_head = 1;
-  if (may_be_frame && is_blank(*line.at)) {
+  if (may_be_frame && is_blank(*line.at) && !p->alone) {
     /* A command may be called "dd", but then a number follows, which in a frame is hardly so. */
     span rest = line;
     word(&rest);
     span second = word(&rest);
-    may_be_head = second.at < second.end && (is_digit(*second.at) || *second.at == '-');
+    may_be_head = second.at < second.end &&
+                  (is_digit(*second.at) || *second.at == '-' || read_cpu(second) >= 0);
   }
   if (may_be_head && read_head(line, &h)) {
     if (!begin_sample(p, &h, text_ends))
       not_read(p, line, CUT);
   } else if (may_be_frame) {
-    if (is_cut(p, &f, text_ends))
+    if (is_cut(p, &f, text_ends)) {
       not_read(p, line, CUT);
-    else
+    } else {
+      if (p->alone) { /* what stood on the first line is of the data: the code's frames follow */
+        p->depth = 0;
+        p->alone = p->has_leaf = p->inlined = 0;
+      }
       add_frame(p, &f);
+    }
   } else if (is_record(line)) {
     end_sample(p);
     p->report.records++;
@@ -504,7 +362,9 @@ static void read_line(perf_script *p, span line, int text_ends) {
     p->after_frame = 0;
     return;
   }
-  if (*line.at == '#') {
+  head h; /* of a command whose name begins so */
+  int is_head = length(line) > 1 && !is_blank(line.at[1]) && *line.at == '#' && read_head(line, &h);
+  if (*line.at == '#' && !is_head) {
     size_t n = length(line);
     if ((size_t)p->report.header_bytes + n < MOST_HEADER &&
         grow(&p->no_memory, &p->header, &p->header_room, (size_t)p->report.header_bytes + n + 1,

@@ -51,6 +51,17 @@ int64_t thread_path_end(const thread_interval *intervals, const int64_t *first, 
 int64_t thread_path(const thread_interval *intervals, const int64_t *first, int64_t n_rows,
                     const int32_t *origin, int32_t row, int64_t start_ns, int64_t end_ns,
                     thread_part *out, int64_t capacity);
+
+/*
+ * When the last of some rows would end if those waits took no time that are `removed`. All that
+ * threads do takes as long as it did, and who is woken waits for its waker. The `n` intervals in
+ * `blocked`, of the rows in `whose`, are ordered by their ends; a thread's birth is one that begins
+ * with the recording. `shifts` has a zero for each row: by how much it is earlier is left there.
+ */
+int64_t thread_path_without(const thread_interval *intervals, const int64_t *first,
+                            const int32_t *rows, int64_t n_rows, int64_t start_ns, int64_t end_ns,
+                            const thread_interval *blocked, const int32_t *whose,
+                            const uint8_t *removed, int64_t n, int64_t *shifts);
 // @end
 
 enum { RUNNING, READY, WAITING, SLEEPING, SPINNING, UNKNOWN };
@@ -100,6 +111,23 @@ int64_t thread_path_end(const thread_interval *intervals, const int64_t *first, 
     }
   }
   return found;
+}
+
+int64_t thread_path_without(const thread_interval *intervals, const int64_t *first,
+                            const int32_t *rows, int64_t n_rows, int64_t start_ns, int64_t end_ns,
+                            const thread_interval *blocked, const int32_t *whose,
+                            const uint8_t *removed, int64_t n, int64_t *shifts) {
+  for (int64_t i = 0; i < n; i++) {
+    int64_t *mine = &shifts[whose[i]], at_once = *mine + blocked[i].end_ns - blocked[i].start_ns;
+    if (removed[i])
+      *mine = at_once;
+    else if (blocked[i].other >= 0)
+      *mine = earlier(at_once, shifts[blocked[i].other]);
+  }
+  int64_t end = start_ns;
+  for (int64_t r = 0; r < n_rows; r++)
+    end = later(end, last_awake(intervals, first, rows[r], start_ns, end_ns) - shifts[rows[r]]);
+  return end;
 }
 
 /* --- the way back ------------------------------------------------------------------------------

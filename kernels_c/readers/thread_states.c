@@ -86,7 +86,6 @@ thread_states *thread_states_open(int64_t start_ns, int follow, const uint8_t *c
                                   int64_t n_cpus);
 void thread_states_close(thread_states *s);
 int thread_states_process(thread_states *s, int32_t pid);
-int thread_states_thread(thread_states *s, int32_t tid, int32_t pid, int32_t name, int state);
 int thread_states_feed(thread_states *s, const thread_event *events, int64_t n,
                        const uint8_t *spins, int64_t n_spins);
 int thread_states_finish(thread_states *s, int64_t end_ns);
@@ -620,17 +619,6 @@ void thread_states_close(thread_states *s) {
 
 int thread_states_process(thread_states *s, int32_t pid) {
   return add_process(s, pid, EXPECTED) < 0 ? -1 : 0;
-}
-
-int thread_states_thread(thread_states *s, int32_t tid, int32_t pid, int32_t name, int state) {
-  int32_t number = look_up(&s->pids, pid, 0);
-  if (number < 0 && (number = add_process(s, pid, MEMBER)) < 0)
-    return -1;
-  s->processes[number].kind = MEMBER;
-  int32_t row = add_thread(s, tid, pid, name, s->start_ns);
-  if (row >= 0 && state >= 0)
-    begin_state(s, row, state, -1);
-  return row < 0 ? -1 : 0;
 }
 
 int thread_states_feed(thread_states *s, const thread_event *events, int64_t n,

@@ -66,7 +66,8 @@ typedef struct {
 } counter_plan;
 
 // A descriptor, or minus the error number. Options: 1 without user, 2 without kernel, 4 inherited
-// by threads and children to come, 8 off until it is switched on.
+// by threads and children to come, 8 off until it is switched on, 16 the pid is the descriptor of a
+// control group's folder.
 int64_t counter_open(uint32_t type, uint64_t config, uint64_t config1, uint64_t config2,
                      int64_t pid, int64_t cpu, int64_t leader, int64_t options);
 // 0, or minus the error number of the first that failed. A counter in the kernel's error state
@@ -83,7 +84,7 @@ int64_t counter_next_tick(int64_t elapsed_ns, int64_t period_ns, int64_t ticks_d
                           int64_t *missed);
 // @end
 
-enum { WITHOUT_USER = 1, WITHOUT_KERNEL = 2, INHERIT = 4, OFF = 8 };
+enum { WITHOUT_USER = 1, WITHOUT_KERNEL = 2, INHERIT = 4, OFF = 8, CGROUP = 16 };
 enum { FULL = 0, STOPPED = 1, PROCESS_ENDED = 2 };
 
 int64_t counter_open(uint32_t type, uint64_t config, uint64_t config1, uint64_t config2,
@@ -108,12 +109,11 @@ int64_t counter_open(uint32_t type, uint64_t config, uint64_t config1, uint64_t 
   const uint64_t lost = 0;
 #endif
   attr.read_format |= lost;
-  long fd =
-      syscall(SYS_perf_event_open, &attr, (pid_t)pid, (int)cpu, (int)leader, PERF_FLAG_FD_CLOEXEC);
+  const unsigned long flags = PERF_FLAG_FD_CLOEXEC | (options & CGROUP ? PERF_FLAG_PID_CGROUP : 0);
+  long fd = syscall(SYS_perf_event_open, &attr, (pid_t)pid, (int)cpu, (int)leader, flags);
   if (fd < 0 && errno == EINVAL && lost) { // a kernel that does not know it, or another reason
     attr.read_format &= ~lost;
-    fd = syscall(SYS_perf_event_open, &attr, (pid_t)pid, (int)cpu, (int)leader,
-                 PERF_FLAG_FD_CLOEXEC);
+    fd = syscall(SYS_perf_event_open, &attr, (pid_t)pid, (int)cpu, (int)leader, flags);
   }
   return fd < 0 ? -errno : fd;
 }

@@ -1,7 +1,8 @@
 """The command line: ``perflib run``, ``list``, ``analyse``, ``doctor``, ``batch`` and the rest.
 
 Exit status 0: the measurement was made, whatever it found; 2: what was asked cannot be done as
-asked; 1: the measurement failed; 3, of `perflib check` alone: something changed. Progress and
+asked; 1: the measurement failed. Two commands answer by it: 3 of `perflib check`: something
+changed; with ``--fail-above`` 3 of `perflib compare-builds`: slower, 4: not decided. Progress and
 remarks go to standard error.
 
 A command's module is imported when the command is called, and what the command needs when it runs:
@@ -20,8 +21,8 @@ from collections.abc import Sequence
 
 import click
 
-from perflib.cli.output import complain, examples, level_options
-from perflib.model.errors import PerflibError, UserError, choose
+from perflib.cli.output import Commands, complain, examples, level_options
+from perflib.model.errors import PerflibError
 from perflib.model.extras import installed
 
 __all__ = ["main"]
@@ -46,46 +47,35 @@ _COMMANDS = {
     "record": "perflib.cli.record:record",
     "annotate": "perflib.cli.annotate:annotate",
     "count": "perflib.cli.count:count",
-    "simulate": "perflib.cli.simulate:simulate",
+    "simulate": "perflib.cli.programs:simulate",
     "threads": "perflib.cli.threads:threads",
-    "what-if": "perflib.cli.what_if:what_if",
-    "layout": "perflib.cli.layout:layout",
-    "compare-builds": "perflib.cli.layout:compare_builds",
+    "what-if": "perflib.cli.programs:what_if",
+    "layout": "perflib.cli.programs:layout",
+    "sensitivity": "perflib.cli.programs:sensitivity",
+    "compare-builds": "perflib.cli.builds:compare_builds",
     "lab": "perflib.cli.notebooks:lab",
     "batch": "perflib.cli.notebooks:batch",
     "investigate": "perflib.cli.investigate:investigate",
+    "header": "perflib.cli.header:header",
     "build": "perflib.cli.build:build",
     "fleet": "perflib.cli.fleet:fleet",
     "course": "perflib.cli.course:course",
 }
 
 
-class _Commands(click.Group):
-    """A group that imports a command when it is needed, and names the nearest one."""
+class _Commands(Commands):
+    """A group that imports a command when it is needed."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """The names, in the order in which a newcomer needs them."""
         return list(_COMMANDS)
 
-    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """The command of a name."""
-        if name not in _COMMANDS:
-            return None
-        module, _, attribute = _COMMANDS[name].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
-        known = {param.name for param in command.params}
-        if not command.ignore_unknown_options:  # it hands its options on to another program
-            command.params += [one for one in level_options() if one.name not in known]
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, but a misspelt name is answered with the nearest one."""
-        completing = ctx.resilient_parsing
-        if args and args[0] not in _COMMANDS and not args[0].startswith("-") and not completing:
-            raise UserError(choose("command", args[0], _COMMANDS))
-        return super().resolve_command(ctx, args)
+        if name in _COMMANDS and name not in self.commands:
+            module, _, attribute = _COMMANDS[name].partition(":")
+            self.add_command(getattr(importlib.import_module(module), attribute), name)
+        return super().get_command(ctx, name)
 
 
 @click.group(
@@ -157,9 +147,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         complain(f"perflib: {error}")
         code = error.exit_code
     except click.ClickException as error:
-        with io.StringIO() as told:
-            error.show(told)
-            complain(told.getvalue().rstrip("\n"))
+        with io.StringIO() as shown:
+            error.show(shown)
+            complain(shown.getvalue().rstrip("\n"))
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
         complain("perflib: interrupted; 'perflib runs' shows what was kept")

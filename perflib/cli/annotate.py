@@ -8,12 +8,11 @@ import click
 
 from perflib.cli.names import RUN
 from perflib.cli.output import (
-    WIDTH,
     examples,
     json_option,
     print_findings,
     print_json,
-    put,
+    put_cut,
     quiet,
     show,
     verbose,
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from perflib.instruments.profile.annotate import Annotation
     from perflib.instruments.profile.side_by_side import SideBySide
     from perflib.model.run import Run
-
-__all__ = ["annotate"]
 
 
 @click.command(
@@ -68,7 +65,7 @@ def annotate(
     with -q only the verdicts are shown.
     """
     from perflib.experiments.event_profile.instructions import annotated, sides_of
-    from perflib.model.store import load
+    from perflib.store.run_files import load
 
     run = load(run_id)
     sides = sides_of(run, load(against) if against else None, cores, event)
@@ -107,13 +104,7 @@ def _print(found: SideBySide) -> None:
     for remark in found.remarks:
         show(visible(remark), "  ", "    ")
     for line in beside_lines(found, whole=verbose()):
-        _put_cut(line)
-
-
-def _put_cut(line: str) -> None:
-    """A line that ends with code, which may be long."""
-    whole = visible(line)
-    put(whole if verbose() or len(whole) <= WIDTH else f"{whole[: WIDTH - 1]}…")
+        put_cut(line)
 
 
 def _one_side(run: Run, found: Annotation, as_json: bool) -> None:
@@ -126,4 +117,4 @@ def _one_side(run: Run, found: Annotation, as_json: bool) -> None:
         print_json({"run": run.id, "functions": [{**one, "instructions": rows}]})
         return
     for line in found.text(around=None if verbose() else 10).splitlines():
-        _put_cut(line)
+        put_cut(line)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perflib.cli.names import LEVEL
+from perflib.cli.names import FILE, LEVEL
 from perflib.cli.output import examples, json_option, print_json, show, working
 from perflib.model.errors import MeasurementError, UserError
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from perflib.kernels.cache import Build
     from perflib.kernels.sources import Request
-
-__all__ = ["build", "bundled"]
 
 
 @click.command(
@@ -29,7 +27,7 @@ __all__ = ["build", "bundled"]
         "PERFLIB_KERNELS=/shared/kernels perflib run kv_per_core",
     )
 )
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=FILE)
 @click.option(
     "--march",
     "marches",

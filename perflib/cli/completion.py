@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
-__all__ = ["Bash"]
-
 # After what ends with a sign of equality no blank follows: its value does.
 _PLAIN = """elif [[ $type == 'plain' ]]; then
 """

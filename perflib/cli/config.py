@@ -12,9 +12,7 @@ from perflib.cli.names import EXPERIMENT
 from perflib.cli.output import examples, json_option, print_json, quiet, show
 
 if TYPE_CHECKING:
-    from perflib.model.config import Given, Parameters
-
-__all__ = ["config_"]
+    from perflib.store.config import Given, Parameters
 
 
 @click.command("config", epilog=examples("perflib config", "perflib config kv_per_core"))
@@ -29,8 +27,8 @@ def config_(name: str | None, as_json: bool) -> None:
     """
     from perflib.experiments import NAMES, get
     from perflib.framework import configured
-    from perflib.model import config
-    from perflib.model.config import Given
+    from perflib.store import config
+    from perflib.store.config import Given
 
     values = {**_settings(), **_variables()}
     for experiment in NAMES:
@@ -63,9 +61,9 @@ def config_(name: str | None, as_json: bool) -> None:
 
 
 def _settings() -> dict[str, Given]:
-    """What files may set beside parameters."""
-    from perflib.model import config
-    from perflib.model.config import Given
+    """What files may set next to parameters."""
+    from perflib.store import config
+    from perflib.store.config import Given
 
     runs = config.runs_dir()
     fitting = Given("a bar in a terminal and in Jupyter, log lines elsewhere", config.BUILT_IN)
@@ -77,8 +75,8 @@ def _settings() -> dict[str, Given]:
 
 def _variables() -> dict[str, Given]:
     """What the environment alone sets; the others of its variables stand with what they set."""
-    from perflib.model.config import BUILT_IN, Given
-    from perflib.model.paths import cache_dir
+    from perflib.store.config import BUILT_IN, Given
+    from perflib.store.paths import cache_dir
 
     built_in = {
         "PERFLIB_CACHE": str(cache_dir()),
@@ -96,7 +94,7 @@ def _variables() -> dict[str, Given]:
 
 
 def _strongest(tables: Iterable[Parameters]) -> dict[str, Given]:
-    from perflib.model.config import Given
+    from perflib.store.config import Given
 
     return {
         key: Given(value, table.origin) for table in tables for key, value in table.values.items()

@@ -6,19 +6,9 @@ from typing import Any
 
 import click
 
-from perflib.cli.output import (
-    command_words,
-    examples,
-    json_option,
-    parameter_option,
-    preset_option,
-    quiet,
-    say,
-)
+from perflib.cli.output import Wanted, command_words, examples, measuring, quiet, say
 from perflib.cli.times import seconds
 from perflib.model.errors import UserError
-
-__all__ = ["count"]
 
 _LONGEST_S = 1e8
 
@@ -40,9 +30,7 @@ _LONGEST_S = 1e8
 @click.option("--cgroup", metavar="PATH", help="A control group: system.slice.")
 @click.option("--every", "every_s", metavar="TIME", callback=seconds, help="An interval: 100ms.")
 @click.option("--for", "for_s", metavar="TIME", callback=seconds, help="How long: 30s, 2h, 2w.")
-@parameter_option
-@preset_option
-@json_option
+@measuring
 def count(
     command: tuple[str, ...],
     events: tuple[str, ...],
@@ -51,18 +39,16 @@ def count(
     cgroup: str | None,
     every_s: float | None,
     for_s: float | None,
-    assignments: tuple[str, ...],
-    preset: str | None,
-    as_json: bool,
+    wanted: Wanted,
 ) -> None:
     """Count events over time: of a job, a process or CPUs.
 
-    Intervals go to disk as they come; Ctrl-C keeps them, and a run that was killed goes on with
+    Intervals go to disk as they come; Ctrl-C keeps them, and a run that was killed continues with
     'perflib run --resume'. It is a run of 'count' like all others: 'perflib list count' shows its
     parameters, docs/counters.md the names of events.
     """
     from perflib.cli.count_table import CountTable
-    from perflib.cli.measure import measured
+    from perflib.cli.measure import given_by, measured
     from perflib.experiments import get
     from perflib.experiments.counting import CountParams
     from perflib.experiments.counting.measure import plan
@@ -70,29 +56,24 @@ def count(
     from perflib.framework.params import assignments as read
 
     given = _target(command, pid, cpus, cgroup)
-    if events:
-        given["events"] = list(events)
-    if every_s is not None:
-        given["every_s"] = every_s
-    others = read(assignments)
-    if for_s is not None:
-        given["budget_s"] = for_s
-    elif command and "budget_s" not in others:
+    given |= given_by((), events=events, every_s=every_s, budget_s=for_s)
+    others = read(wanted.assignments)
+    if for_s is None and command and "budget_s" not in others:
         given["budget_s"] = _LONGEST_S  # to the job's end
     if not quiet():
-        params = configured.params(get("count"), {**others, **given}, preset)
+        params = configured.params(get("count"), {**others, **given}, wanted.preset)
         assert isinstance(params, CountParams)
         for name, why in plan(params)["absent"].items():
             say(f"{name} is not counted: {why}")
     table = CountTable("count", "none" if quiet() else None)
-    measured("count", given, assignments, preset, as_json, progress=table)
+    measured("count", given, wanted, progress=table)
 
 
 def _target(
     command: tuple[str, ...], pid: int | None, cpus: str | None, cgroup: str | None
 ) -> dict[str, Any]:
     """What is watched, as parameters."""
-    from perflib.framework.jobs import command_template
+    from perflib.cli.measure import given_by
 
     if (bool(command), pid is not None, cgroup is not None).count(True) > 1:
         msg = "what is counted? one of --pid, --cgroup and a command after --"
@@ -100,9 +81,9 @@ def _target(
     if cpus is not None and (pid is not None or cgroup is not None):
         msg = "--cpus is for a whole machine, or for a command after --"
         raise UserError(msg)
-    found: dict[str, Any] = {} if cpus is None else {"cores": cpus}
+    found = given_by(command, cores=cpus)
     if command:
-        return {**found, "job": "command", "job_command": command_template(command)}
+        return found
     if pid is not None:
         return {**found, "job": "running", "job_pid": pid}
     if cgroup is not None:

@@ -8,15 +8,13 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from perflib.measure.progress import Working
+from perflib.measure.progress import Working, left
 from perflib.model.escape import visible
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from perflib.measure.schedule import Status
-
-__all__ = ["CountTable"]
 
 _BARS = "▁▂▃▄▅▆▇█"
 _LAST = 24  # parts of the time in a line of bars
@@ -38,7 +36,7 @@ class CountTable(Working):
             return
         cpu_s = time.thread_time()
         rows = lines_of(status.samples())
-        head = f"{status.elapsed_s:.0f} s, {status.left_s:.0f} s left at most"
+        head = f"{status.elapsed_s:.0f} s{left(status.left_s)}"
         if self._mode == "bar":
             self._draw([f"{self._title}: {head}", *rows])
         else:

@@ -9,13 +9,12 @@ import click
 
 from perflib.cli.course_fix import fix
 from perflib.cli.course_mystery import mystery
+from perflib.cli.names import FILE
 from perflib.cli.output import Commands, examples, json_option, print_json, put, quiet, say, show
 from perflib.model.errors import UserError
 
 if TYPE_CHECKING:
     from perflib.course.build import Handout, Version
-
-__all__ = ["course"]
 
 
 @click.group(
@@ -75,7 +74,7 @@ def _row(one: Handout) -> dict[str, Any]:
         "perflib course build class --nbgrader --recorded intel-guest",
     )
 )
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("folder", type=FILE, metavar="DIR")
 @click.argument("lessons", nargs=-1, metavar="[LESSON]...")
 @click.option("--student", is_flag=True, help="Without solutions.")
 @click.option("--solution", is_flag=True, help="With solutions that are seen and run.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perflib.cli.names import OneOf
+from perflib.cli.names import FILE, OneOf
 from perflib.cli.output import Commands, examples, json_option, print_json, put, reporter, say, show
 from perflib.course.fix.problems import NAMES
 from perflib.model.errors import MeasurementError
@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from perflib.course.fix.bench import Bench
     from perflib.course.fix.interface import Fix
 
-__all__ = ["fix"]
-
 _NAME = OneOf("problem", NAMES)
-_FILE = click.Path(path_type=Path)
 
 
 @click.group(
@@ -35,7 +32,7 @@ _FILE = click.Path(path_type=Path)
 def fix() -> None:
     """Mend code that is slower than it should be, and prove it.
 
-    Copy a piece, change it, see that its results stay, and time it beside the original.
+    Copy a piece, change it, see that its results stay, and time it compared with the original.
     """
 
 
@@ -57,7 +54,7 @@ def list_(as_json: bool) -> None:
     epilog=examples("perflib course fix copy page_chase", "perflib course fix copy page_chase mine")
 )
 @click.argument("name", type=_NAME)
-@click.argument("folder", required=False, default=Path(), type=_FILE)
+@click.argument("folder", required=False, default=Path(), type=FILE)
 def copy(name: str, folder: Path) -> None:
     """Write the code to mend to NAME.c, in FOLDER or here.
 
@@ -73,7 +70,7 @@ def copy(name: str, folder: Path) -> None:
     )
 )
 @click.argument("name", type=_NAME)
-@click.argument("file", required=False, type=_FILE)
+@click.argument("file", required=False, type=FILE)
 @click.option("--inputs", type=click.IntRange(0), default=100, help="Inputs at random.")
 @click.option("--seed", type=int, default=1, help="Of the inputs.")
 def validate(name: str, file: Path | None, inputs: int, seed: int) -> None:
@@ -98,7 +95,7 @@ def validate(name: str, file: Path | None, inputs: int, seed: int) -> None:
     )
 )
 @click.argument("name", type=_NAME)
-@click.argument("file", required=False, type=_FILE)
+@click.argument("file", required=False, type=FILE)
 @click.option("--solution", help="Time this solution in place of a file: mended, or another.")
 @click.option("--budget-s", type=float, default=20.0, help="The most time to measure.")
 @click.option("--precision-percent", type=float, default=0.5, help="The half-width to reach.")
@@ -111,7 +108,7 @@ def bench(
     precision_percent: float,
     as_json: bool,
 ) -> None:
-    """Time the changed code beside the original, in turns, and say by how much it is faster.
+    """Time the changed code compared with the original, in turns, and say by how much it is faster.
 
     It is validated first. FILE is NAME.c here where it is not given. Exit status 1 where the code
     fails, not where it is slower.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from perflib.course.mystery import Mystery
     from perflib.course.mystery.judge import Verdict
 
-__all__ = ["mystery"]
-
 
 @click.command(
     epilog=examples(

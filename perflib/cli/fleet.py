@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perflib.cli.names import EXPERIMENT, OneOf
+from perflib.cli.names import EXPERIMENT, FILE, OneOf
 from perflib.cli.output import (
     Commands,
     counter,
@@ -32,10 +32,8 @@ if TYPE_CHECKING:
     from perflib.fleet.nodes import Node
     from perflib.fleet.outcomes import Outcome
 
-__all__ = ["fleet"]
-
 _MOST_LISTED = 20
-_PLAN = click.argument("plan", type=click.Path(path_type=Path), metavar="PLAN")
+_PLAN = click.argument("plan", type=FILE, metavar="PLAN")
 
 
 @click.group(
@@ -59,10 +57,9 @@ def fleet() -> None:
         "perflib fleet plan --from-sinfo --partition batch -e kv_per_core --out plan",
     ),
 )
-@click.argument("nodes", required=False, type=click.Path(path_type=Path), metavar="[NODES]")
+@click.argument("nodes", required=False, type=FILE, metavar="[NODES]")
 @click.option("--from-sinfo", is_flag=True, help="The nodes that Slurm has.")
 @click.option("--partition", help="Of one of Slurm's partitions.")
-@click.option("--from-condor", is_flag=True, help="The machines of HTCondor's pool.")
 @click.option(
     "-e",
     "--experiment",
@@ -84,14 +81,14 @@ def fleet() -> None:
 )
 @click.option(
     "--bundle",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Kernels of 'perflib build' that all nodes can read. [default: made in the plan]",
 )
 @click.option("--compile-on-nodes", is_flag=True, help="Nodes compile the kernels themselves.")
 @click.option(
     "--out",
     required=True,
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="The plan's folder, which all nodes can reach.",
 )
 @json_option
@@ -99,7 +96,6 @@ def plan_(
     nodes: Path | None,
     from_sinfo: bool,
     partition: str | None,
-    from_condor: bool,
     names: tuple[str, ...],
     assignments: tuple[str, ...],
     preset: str | None,
@@ -121,7 +117,7 @@ def plan_(
         msg = "--bundle and --compile-on-nodes exclude each other: give one of them"
         raise UserError(msg)
     check_free(out)
-    farm = _nodes(nodes, from_sinfo, partition, from_condor)
+    farm = _nodes(nodes, from_sinfo, partition)
     rows = planned(farm, names, parsed(assignments), preset, limit_s)
     kernels = None if compile_on_nodes else bundle or _bundle
     with working("plan"):
@@ -136,7 +132,7 @@ def plan_(
         for row in rows:
             longest[row.node] += row.limit_s
         show(f"at most {max(longest.values()) / 3600:.1f} hours on a node", "  ")
-        on = " --on slurm" if from_sinfo else " --on htcondor" if from_condor else ""
+        on = " --on slurm" if from_sinfo else ""
         show(f"perflib fleet run {out}{on}", "to run it: ")
 
 
@@ -146,35 +142,30 @@ def _bundle(folder: Path) -> None:
     bundled(folder)
 
 
-def _nodes(
-    file: Path | None, from_sinfo: bool, partition: str | None, from_condor: bool
-) -> list[Node]:
-    from perflib.fleet.nodes import ask_condor, ask_sinfo, read
+def _nodes(file: Path | None, from_sinfo: bool, partition: str | None) -> list[Node]:
+    from perflib.fleet.nodes import query_sinfo, read
 
-    if (file is not None) + from_sinfo + from_condor != 1:
-        msg = "which nodes? Give one of: a file, --from-sinfo, --from-condor"
+    if (file is not None) == from_sinfo:
+        msg = "which nodes? Give one of: a file, --from-sinfo"
         raise UserError(msg)
     if partition is not None and not from_sinfo:
         msg = "--partition is of Slurm: it goes with --from-sinfo"
         raise UserError(msg)
-    if file is not None:
-        return read(file)
-    return ask_sinfo(partition) if from_sinfo else ask_condor()
+    return query_sinfo(partition) if file is None else read(file)
 
 
 @fleet.command(
     epilog=examples(
         "perflib fleet run plan",
         "perflib fleet run plan --on slurm --jobs 500",
-        "perflib fleet run plan --on htcondor",
     )
 )
 @_PLAN
 @click.option(
     "--on",
-    type=OneOf("scheduler", ("local", "slurm", "htcondor")),
+    type=OneOf("scheduler", ("local", "slurm")),
     default="local",
-    help="local: this host, one job after the other; slurm; htcondor.",
+    help="local: this host, one job after the other; slurm.",
 )
 @click.option("--jobs", default=100, type=click.IntRange(1), help="The most submitted at a time.")
 @click.option(
@@ -187,28 +178,21 @@ def _nodes(
 def run(plan: Path, on: str, jobs: int, deadline_h: float) -> None:
     """Measure what is missing, and wait for it.
 
-    Interrupted, or killed, it goes on where it was when it is called again. With --on htcondor it
-    submits, and does not wait.
+    Interrupted, or killed, it continues where it was when it is called again.
     """
+    from perflib.fleet.engine import run as run_plan
     from perflib.fleet.outcomes import outcomes
     from perflib.fleet.plan import open_plan
 
     opened = open_plan(plan)
     deadline_s = round(3600 * deadline_h)
-    if on == "htcondor":
-        from perflib.fleet.condor import submit
-
-        number = submit(opened, deadline_s)
-        show(f"{number} jobs submitted; 'perflib fleet status {plan}' says how far they are")
-        return
-    from perflib.fleet.engine import run as run_plan
 
     with counter(f"fleet {plan.name}") as progress:
         wanted = set(run_plan(opened, on, jobs, deadline_s, progress))
     found = outcomes(opened)
     _print_states(found)
     if others := sum(one.state != "done" and one.key not in wanted for one in found):
-        say(f"{others} rows are of other hosts, and wait: --on slurm or --on htcondor")
+        say(f"{others} rows are of other hosts, and wait: --on slurm")
     if missing := sum(one.state != "done" and one.key in wanted for one in found):
         msg = f"{missing} of {len(found)} rows are not done: 'perflib fleet run {plan}' tries again"
         raise MeasurementError(msg)
@@ -294,12 +278,7 @@ def collect(plan: Path, as_json: bool) -> None:
 
 @fleet.command(epilog=examples("perflib fleet report plan --out monday.html"))
 @_PLAN
-@click.option(
-    "--out",
-    default=Path("farm.html"),
-    type=click.Path(path_type=Path),
-    help="The file.",
-)
+@click.option("--out", default=Path("farm.html"), type=FILE, help="The file.")
 @click.option(
     "--threshold",
     default=1.0,
@@ -312,15 +291,15 @@ def report(plan: Path, out: Path, threshold: float, as_json: bool) -> None:
 
     It is of the runs that were collected, and lists the rows that are not done.
     """
+    from perflib.fleet.analysis.table import farm_table
     from perflib.fleet.outcomes import table
     from perflib.fleet.plan import open_plan
-    from perflib.fleet.table import farm_table
     from perflib.lab.farm_report import write_farm_report
 
     opened = open_plan(plan)
     with working("report"):
         levels, nodes = farm_table(opened.folder)
-        told = write_farm_report(
+        sentences = write_farm_report(
             levels,
             nodes,
             out,
@@ -329,9 +308,9 @@ def report(plan: Path, out: Path, threshold: float, as_json: bool) -> None:
             threshold_percent=threshold,
         )
     if as_json:
-        print_json({"plan": str(plan), "sentences": told, "report": str(out)})
+        print_json({"plan": str(plan), "sentences": sentences, "report": str(out)})
         return
-    for sentence in told:
+    for sentence in sentences:
         show(sentence, "  ", "    ")
     put(f"report: {out}")
 
@@ -346,10 +325,10 @@ def job(plan: Path, key: str, transferred: bool) -> None:
     from perflib.fleet.plan import open_plan
 
     opened = open_plan(plan)
-    told = perform(opened, opened.row(key), transferred=transferred)
-    say(f"{key}: {told.state}{told.reason and f', {told.reason}'}")
-    if told.state != "done":
-        raise MeasurementError(told.reason)
+    outcome = perform(opened, opened.row(key), transferred=transferred)
+    say(f"{key}: {outcome.state}{outcome.reason and f', {outcome.reason}'}")
+    if outcome.state != "done":
+        raise MeasurementError(outcome.reason)
     if not transferred:  # Snakemake's mark; it removes the folder when a job fails
         (opened.folder / "started").mkdir(exist_ok=True)
         (opened.folder / "started" / key).touch()

@@ -7,18 +7,15 @@ from pathlib import Path
 
 import click
 
+from perflib.cli.names import FILE
 from perflib.cli.output import examples, json_option, print_json, put, quiet, verbose, working
 from perflib.model.errors import MeasurementError
-
-__all__ = ["import_"]
 
 
 @click.command(
     "import", epilog=examples("perflib import plan/results", "perflib import node17.parquet -v")
 )
-@click.argument(
-    "paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH..."
-)
+@click.argument("paths", nargs=-1, required=True, type=FILE, metavar="PATH...")
 @json_option
 def import_(paths: tuple[Path, ...], as_json: bool) -> None:
     """Copy runs of another machine or user into the store.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perflib.cli.names import OneOf
+from perflib.cli.names import FILE, OneOf
 from perflib.cli.output import (
     Renamed,
     examples,
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from perflib.investigation.evidence import Step, Taken
     from perflib.investigation.investigation import Investigation
     from perflib.measure.progress import Reporter
-
-__all__ = ["investigate"]
 
 
 def _text(name: str, what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -52,7 +50,7 @@ def _text(name: str, what: str) -> Callable[[Callable[..., Any]], Callable[..., 
 @_text("end", "Regular expression of an event's last line.")
 @click.option("--events", type=click.IntRange(1), default=20, help="Events a start of the job.")
 @click.option("--minutes", type=click.FloatRange(0.1, 1440), help="The longest; 5, 8 with a cause.")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder of runs and report.")
+@click.option("--out", type=FILE, help="Folder of runs and report.")
 @click.option(
     "--resume",
     is_flag=False,
@@ -60,7 +58,7 @@ def _text(name: str, what: str) -> Callable[[Callable[..., Any]], Callable[..., 
     metavar="[FOLDER]",
     help="Go on with one that was ended; the newest unless named.",
 )
-@click.option("--replay", type=click.Path(path_type=Path), help="Conclude anew from stored runs.")
+@click.option("--replay", type=FILE, help="Conclude anew from stored runs.")
 @click.option(
     "--recorded",
     default="",
@@ -125,9 +123,9 @@ def investigate(
         with working("the machine"):
             made = Investigation.begin(question, out)
     try:
-        made.go(_Told(made))
+        made.go(_Progress(made))
     except KeyboardInterrupt:
-        say(f"interrupted; 'perflib investigate --resume {made.folder}' goes on with it")
+        say(f"interrupted; 'perflib investigate --resume {made.folder}' continues it")
         raise
     conclusion = conclude(made.evidence)
     pages, failures = _notebooks(made.folder / "notebooks") if preset == "full" else ([], [])
@@ -150,7 +148,7 @@ def investigate(
 def _report(
     made: Investigation, conclusion: Conclusion, pages: Sequence[Path]
 ) -> tuple[Path | None, list[str]]:
-    """Write the report; what went wrong is told once the conclusions are.
+    """Write the report; errors are reported after the conclusions.
 
     Where the packages that draw it are not installed, there is none: that is no failure.
     """
@@ -193,7 +191,7 @@ def _notebooks(out: Path) -> tuple[list[Path], list[str]]:
     return pages, failures
 
 
-class _Told:
+class _Progress:
     """Says which step comes, why, and what it found; plain lines, on standard error."""
 
     def __init__(self, made: Investigation) -> None:

@@ -14,8 +14,6 @@ from perflib.model.errors import PerflibError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["doctor"]
-
 
 @click.command(epilog=examples("perflib doctor", "perflib doctor -q", "perflib doctor --json"))
 @json_option

@@ -14,11 +14,9 @@ import click
 
 from perflib.cli import cli
 
-__all__ = ["page", "write"]
-
 
 def write(folder: Path, version: str) -> list[Path]:
-    """Write every page; returns where they lie."""
+    """Write every page; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     top = click.Context(cli, info_name="perflib", **cli.context_settings)
     paths = []

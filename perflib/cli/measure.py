@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from perflib.cli.names import EXPERIMENT, UNFINISHED_RUN
+from perflib.cli.names import EXPERIMENT, FILE, UNFINISHED_RUN
 from perflib.cli.output import (
+    Wanted,
     examples,
     json_option,
+    measuring,
     parameter_option,
-    preset_option,
     print_findings,
     print_json,
     quiet,
@@ -22,6 +23,7 @@ from perflib.cli.output import (
     reporter,
     say,
     show,
+    verbose,
     working,
 )
 from perflib.model.errors import UserError
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from perflib.measure.progress import Reporter
     from perflib.model.run import Run
 
-__all__ = ["analyse", "measured", "run"]
+_MOST = 140  # characters of a problem: two lines
 
 
 @click.command(
@@ -45,51 +47,40 @@ __all__ = ["analyse", "measured", "run"]
     )
 )
 @click.argument("name", required=False, type=EXPERIMENT, metavar="[NAME]")
-@parameter_option
 @click.option("--resume", type=UNFINISHED_RUN, help="Go on with a run whose process was killed.")
 @click.option("--recorded", metavar="MACHINE", help="Measure nothing: the run of that machine.")
-@preset_option
-@json_option
-def run(
-    name: str | None,
-    assignments: tuple[str, ...],
-    resume: str | None,
-    recorded: str | None,
-    preset: str | None,
-    as_json: bool,
-) -> None:
+@measuring
+def run(name: str | None, resume: str | None, recorded: str | None, wanted: Wanted) -> None:
     """Measure experiment NAME, save the run, say what was found.
 
     'perflib list' shows the experiments, 'perflib list NAME' the parameters of one. With
     --recorded nothing is measured or saved; 'perflib list --recorded' shows what was recorded.
     """
     if resume is not None:
-        if name or assignments or preset or recorded is not None:
+        if name or wanted.assignments or wanted.preset or recorded is not None:
             msg = "--resume takes a run's own experiment and parameters: give the run alone"
             raise UserError(msg)
-        experiment, done = _resumed(resume)
-    elif name is not None and recorded is not None:
-        experiment, done = _recorded(name, assignments, preset, recorded)
-    elif name is not None:
-        experiment, done = _measured(name, assignments, preset)
-    else:
+        _finished(*_resumed(resume), None, wanted.as_json)
+    elif name is None:
         msg = "which experiment? 'perflib list' shows them"
         raise UserError(msg)
-    _finished(experiment, done, recorded, as_json)
+    elif recorded is not None:
+        _finished(*_recorded(name, wanted, recorded), recorded, wanted.as_json)
+    else:
+        measured(name, {}, wanted)
 
 
 def measured(
     name: str,
     given: Mapping[str, Any],
-    assignments: tuple[str, ...],
-    preset: str | None,
-    as_json: bool,
+    wanted: Wanted,
     progress: Reporter | CountTable | None = None,
+    finish: Callable[[Experiment, Run], None] | None = None,
 ) -> Run:
     """Measure, save and print as `run` does, for a command that has options of its own.
 
-    ``given``: parameters by name, from those options; ``assignments`` may not name them again.
-    ``progress``: what shows it, in place of a bar.
+    ``given``: parameters by name, from those options; ``-p`` may not name them again.
+    ``progress``: what shows it, in place of a bar. ``finish``: what prints it in another way.
 
     Raises
     ------
@@ -101,30 +92,43 @@ def measured(
     from perflib.framework.params import assignments as read
 
     experiment = get(name)
-    others = read(assignments)
+    others = read(wanted.assignments)
     if twice := sorted(given.keys() & others.keys()):
         msg = f"{', '.join(twice)} is given twice: by an option, and by -p"
         raise UserError(msg)
-    params = configured.params(experiment, {**others, **given}, preset)
+    params = configured.params(experiment, {**others, **given}, wanted.preset)
     with progress or reporter(name) as shown:
         done = experiment.measure(params, shown, tag=os.environ.get("PERFLIB_TAG", ""))
-    _finished(experiment, done, None, as_json)
+    if finish is None:
+        _finished(experiment, done, None, wanted.as_json)
+    else:
+        finish(experiment, done)
+        problems(done)
     return done
+
+
+def given_by(command: Sequence[str], **options: Any) -> dict[str, Any]:
+    """Parameters: the words of a command as the job, and each option that was given."""
+    from perflib.framework.jobs import command_template
+
+    given: dict[str, Any] = {}
+    if command:
+        given = {"job": "command", "job_command": command_template(command)}
+    listed = {name: [*one] if isinstance(one, tuple) else one for name, one in options.items()}
+    return given | {name: one for name, one in listed.items() if one not in (None, [])}
 
 
 def _finished(experiment: Experiment, done: Run, recorded: str | None, as_json: bool) -> None:
     from perflib.model.run import recording_of
-    from perflib.model.store import saved_path
+    from perflib.store.run_files import saved_path
 
     with working(f"analysis of {experiment.name}"):
         findings = experiment.analyse(done)
-    for problem in done.provenance["problems"]:
-        say(f"problem: {problem}")
     path = saved_path(done.id) if recorded is None else _file_of(recorded, done)
     if as_json:
         record = {"run": done.id, "experiment": experiment.name, "findings": records(findings)}
         print_json({**record, "recorded": done.provenance.get("recording"), "samples": str(path)})
-        return
+        return problems(done)
     if not quiet():
         show(f"{done.id}: {len(done.samples)} samples, {done.provenance['stopped']}")
         show(str(path))
@@ -132,26 +136,22 @@ def _finished(experiment: Experiment, done: Run, recorded: str | None, as_json: 
             title = done.provenance["recording"]["title"]
             show(f"nothing was measured: recorded on {recording_of(done)}: {title}")
     print_findings(findings)
+    return problems(done)
 
 
-def _measured(name: str, words: tuple[str, ...], preset: str | None) -> tuple[Experiment, Run]:
-    from perflib.experiments import get
-
-    experiment = get(name)
-    params = _params(experiment, words, preset)
-    with reporter(experiment.name) as progress:
-        tag = os.environ.get("PERFLIB_TAG", "")
-        return experiment, experiment.measure(params, progress, tag=tag)
+def problems(done: Run) -> None:
+    """What was wrong, below the result: in short, whole with ``-v``."""
+    for problem in done.provenance["problems"]:
+        text = f"problem: {problem}"
+        say(text if verbose() or len(text) <= _MOST else f"{text[:_MOST]}… (-v: all of it)")
 
 
-def _recorded(
-    name: str, words: tuple[str, ...], preset: str | None, machine: str
-) -> tuple[Experiment, Run]:
+def _recorded(name: str, wanted: Wanted, machine: str) -> tuple[Experiment, Run]:
     from perflib.experiments import get
     from perflib.framework import recordings
 
     experiment = get(name)
-    params = _params(experiment, words, preset)
+    params = _params(experiment, wanted.assignments, wanted.preset)
     tag = os.environ.get("PERFLIB_TAG", "")
     return experiment, recordings.recorded(experiment, machine, params, tag)
 
@@ -172,7 +172,7 @@ def _params(experiment: Experiment, words: tuple[str, ...], preset: str | None =
 def _resumed(named: str) -> tuple[Experiment, Run]:
     from perflib.experiments import get
     from perflib.model.run import experiment_of
-    from perflib.model.store import find
+    from perflib.store.run_files import find
 
     run_id = find(named, "unfinished").stem
     experiment = get(experiment_of(run_id))
@@ -187,7 +187,7 @@ def _resumed(named: str) -> tuple[Experiment, Run]:
     )
 )
 @click.argument("name", type=EXPERIMENT, metavar="NAME")
-@click.option("--samples", required=True, type=click.Path(path_type=Path), help="CSV or Parquet.")
+@click.option("--samples", required=True, type=FILE, help="CSV or Parquet.")
 @parameter_option
 @json_option
 def analyse(name: str, samples: Path, assignments: tuple[str, ...], as_json: bool) -> None:
@@ -197,7 +197,7 @@ def analyse(name: str, samples: Path, assignments: tuple[str, ...], as_json: boo
     """
     from perflib.experiments import get
     from perflib.model.run import Run
-    from perflib.model.store import read_table
+    from perflib.store.run_files import read_table
 
     experiment = get(name)
     params = _params(experiment, assignments)

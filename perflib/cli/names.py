@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,8 +16,6 @@ from click.shell_completion import CompletionItem
 
 from perflib.experiments import NAMES
 from perflib.model.errors import UserError, choose
-
-__all__ = ["ASSIGNMENT", "EXPERIMENT", "LEVEL", "PRESET", "RUN", "UNFINISHED_RUN", "OneOf"]
 
 if TYPE_CHECKING:
     _Choice = click.Choice[str]
@@ -90,7 +89,7 @@ def _experiment(ctx: click.Context) -> str | None:
 
 def _presets(ctx: click.Context, _: str) -> Iterable[str]:
     """Of the experiment that was named, else of all."""
-    from perflib.model import config
+    from perflib.store import config
 
     named = _experiment(ctx)
     names = [named] if named else NAMES
@@ -99,7 +98,7 @@ def _presets(ctx: click.Context, _: str) -> Iterable[str]:
 
 def _runs(suffix: str) -> Callable[[click.Context, str], Iterable[str]]:
     def newest_first(_ctx: click.Context, _: str) -> Iterable[str]:
-        from perflib.model.config import runs_dir
+        from perflib.store.config import runs_dir
 
         return sorted((path.stem for path in runs_dir().value.glob(f"*.{suffix}")), reverse=True)
 
@@ -130,6 +129,7 @@ def _levels(_ctx: click.Context, _: str) -> Iterable[str]:
     return ["native", *LEVELS]
 
 
+FILE = click.Path(path_type=Path)  # or folder
 EXPERIMENT = OneOf("experiment", NAMES)
 LEVEL = _Completed("LEVEL", _levels)  # of the instructions that a compiler may use
 PRESET = _Completed("preset", _presets, "|".join(_PRESETS))

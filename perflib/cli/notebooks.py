@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perflib.cli.names import FILE
 from perflib.cli.output import examples, json_option, parameter_option, print_json, put, say, show
 from perflib.model.errors import MeasurementError
 from perflib.model.extras import need
@@ -17,14 +18,12 @@ from perflib.model.extras import need
 if TYPE_CHECKING:
     from perflib.batch import Outcome
 
-__all__ = ["batch", "lab"]
-
 
 @click.command(
     context_settings={"ignore_unknown_options": True},
     epilog=examples("perflib lab", "perflib lab my-notebooks --port 9999"),
 )
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.argument("folder", required=False, type=FILE)
 @click.argument("jupyter_options", nargs=-1, type=click.UNPROCESSED)
 def lab(folder: Path | None, jupyter_options: tuple[str, ...]) -> None:
     """Open the notebooks in JupyterLab.
@@ -34,12 +33,12 @@ def lab(folder: Path | None, jupyter_options: tuple[str, ...]) -> None:
     """
     import os
 
-    from perflib.model.paths import place_notebooks
+    from perflib.store.paths import place_notebooks
 
     need("jupyterlab")
     place = place_notebooks(folder)
     say(f"notebooks: {place}")
-    argv = [sys.executable, "-m", "jupyterlab", str(place), *jupyter_options]
+    argv = [sys.executable, "-P", "-m", "jupyterlab", str(place), *jupyter_options]
     os.execv(sys.executable, argv)
 
 
@@ -49,12 +48,10 @@ def lab(folder: Path | None, jupyter_options: tuple[str, ...]) -> None:
         "perflib batch notebooks/*.ipynb --sets cores.yaml --out monday --skip-done",
     )
 )
-@click.argument("notebooks", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--sets", type=click.Path(path_type=Path), help="Parameter sets: YAML, JSON or CSV.")
+@click.argument("notebooks", nargs=-1, required=True, type=FILE)
+@click.option("--sets", type=FILE, help="Parameter sets: YAML, JSON or CSV.")
 @parameter_option
-@click.option(
-    "--out", default=Path("batch"), type=click.Path(path_type=Path), help="Folder of the outputs."
-)
+@click.option("--out", default=Path("batch"), type=FILE, help="Folder of the outputs.")
 @click.option("--timeout", "timeout_s", type=float, help="The longest one notebook may take, s.")
 @click.option("--skip-done", is_flag=True, help="Leave out what succeeded before, unchanged.")
 @json_option
@@ -70,8 +67,8 @@ def batch(
     """Run notebooks through papermill, once a parameter set.
 
     A failed one stops no other. What -p gives counts for every set that does not give it itself.
-    An output is replaced when its notebook has succeeded; what failed or was killed stays beside
-    it as NAME.unfinished.ipynb. --skip-done goes on where an earlier batch ended: it leaves out
+    An output is replaced when its notebook has succeeded; what failed or was killed stays next to
+    it as NAME.unfinished.ipynb. --skip-done continues where an earlier batch ended: it leaves out
     every output that was made from the same notebook with the same parameters.
     """
     from perflib import batch as batches

@@ -6,9 +6,11 @@ a name is obeyed by the terminal (`perflib.model.escape`).
 
 from __future__ import annotations
 
+import functools
 import json
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,31 +22,6 @@ from perflib.model.escape import lines, visible
 if TYPE_CHECKING:
     from perflib.measure.progress import Counter, Reporter, Working
     from perflib.model.finding import Finding
-
-__all__ = [
-    "WIDTH",
-    "Commands",
-    "Renamed",
-    "command_words",
-    "complain",
-    "counter",
-    "examples",
-    "json_option",
-    "level_options",
-    "parameter_option",
-    "preset_option",
-    "print_findings",
-    "print_json",
-    "put",
-    "quiet",
-    "records",
-    "reporter",
-    "say",
-    "show",
-    "verbose",
-    "working",
-    "wrapped",
-]
 
 WIDTH = 80
 _KEPT = "\u00a0"  # a blank at which no line ends: a number stays with its unit and interval
@@ -82,6 +59,27 @@ parameter_option = click.option(
     type=ASSIGNMENT,
     help="A parameter; may be given several times.",
 )
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What every command that measures is given besides: ``-p``, ``--preset`` and ``--json``."""
+
+    assignments: tuple[str, ...]
+    preset: str | None
+    as_json: bool
+
+
+def measuring(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a command that measures, handed to it together as ``wanted``."""
+
+    @functools.wraps(command)
+    def called(
+        *, assignments: tuple[str, ...], preset: str | None, as_json: bool, **own: Any
+    ) -> Any:
+        return command(wanted=Wanted(assignments, preset, as_json), **own)
+
+    return parameter_option(preset_option(json_option(called)))
 
 
 def examples(*lines: str) -> str:
@@ -150,7 +148,7 @@ def counter(title: str) -> Counter:
 
 
 def working(title: str) -> Working:
-    """Says now and then that silent work goes on; nothing with ``-q``."""
+    """Says now and then that silent work continues; nothing with ``-q``."""
     from perflib.measure.progress import Working
 
     return Working(title, "none" if quiet() else None)
@@ -162,7 +160,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """The command of a name."""
         command = super().get_command(ctx, name)
-        if command is not None:
+        # One that ignores unknown options hands them on to another program.
+        if command is not None and not command.ignore_unknown_options:
             known = {param.name for param in command.params}
             command.params += [one for one in level_options() if one.name not in known]
         return command
@@ -172,9 +171,10 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, but a misspelt name is answered with the nearest one."""
         names = self.list_commands(ctx)
-        if args and args[0] not in names and not args[0].startswith("-"):
-            shown = [name for name in names if not self.commands[name].hidden]
-            raise UserError(choose("command", args[0], shown))
+        completing = ctx.resilient_parsing
+        if args and args[0] not in names and not args[0].startswith("-") and not completing:
+            hidden = {name for name, one in self.commands.items() if one.hidden}
+            raise UserError(choose("command", args[0], (one for one in names if one not in hidden)))
         return super().resolve_command(ctx, args)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
@@ -212,6 +212,21 @@ def put(line: str = "") -> None:
     click.echo(visible(line))
 
 
+def put_cut(line: str) -> None:
+    """One line that may be long, at its end: cut at 80 columns, but not with ``-v``."""
+    whole = visible(line)
+    put(whole if verbose() or len(whole) <= WIDTH else f"{whole[: WIDTH - 1]}…")
+
+
+def table_lines(columns: Iterable[tuple[Sequence[str], bool]]) -> list[str]:
+    """The rows of a table, given the texts of each column and whether they stand to the right."""
+    placed = []
+    for cells, right in columns:
+        width = max(map(len, cells))
+        placed.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
+    return ["  ".join(row).rstrip() for row in zip(*placed, strict=True)]
+
+
 def show(text: str, first: str = "", rest: str | None = None) -> None:
     """A result for people, on standard output."""
     click.echo(wrapped(lines(text), first, rest))
@@ -237,17 +252,17 @@ def print_json(value: object) -> None:
 
 
 def records(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Findings as ``--json`` has them: the exact claims, with sentences for people beside them."""
+    """Findings as ``--json`` has them: the exact claims, with sentences for people."""
     return [finding.to_dict() for finding in findings]
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
-    """What is so, a sentence each beside its verdict.
+    """What is so, a sentence each with its verdict.
 
     With ``-v`` every finding by itself, with its exact claim, its interval and the reasons; with
     ``-q`` a line each: the machine's word of the verdict, what it is about, the estimate.
     """
-    from perflib.lab.summary import told
+    from perflib.lab.summary import statements
     from perflib.model import sentences
 
     if quiet():
@@ -255,7 +270,7 @@ def print_findings(findings: Sequence[Finding]) -> None:
             put(f"{finding.verdict:12s}  {finding.subject}: {sentences.estimate(finding)}")
         return
     if not verbose():
-        for kind, verdict, sentence in told(findings):
+        for kind, verdict, sentence in statements(findings):
             show(sentence, f"  {_VERDICTS[kind][verdict]:7s}  ")
         return
     for finding in findings:
@@ -266,3 +281,9 @@ def print_findings(findings: Sequence[Finding]) -> None:
         show(f"{finding.quantity}: {interval}", f"{'':11s}effect  ")
         if finding.reason:
             show(finding.reason, f"{'':11s}why     ")
+
+
+def show_statements(findings: Iterable[Finding]) -> None:
+    """A sentence of each finding, in this order."""
+    for one in findings:
+        show(f"{one.plain.removesuffix('.')}.", f"  {_VERDICTS[one.kind][one.verdict]:7s}  ")

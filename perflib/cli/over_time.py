@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perflib.cli.names import EXPERIMENT, RUN
+from perflib.cli.names import EXPERIMENT, FILE, RUN
 from perflib.cli.output import (
+    Wanted,
     examples,
     json_option,
-    parameter_option,
-    preset_option,
+    measuring,
     print_findings,
     print_json,
     put,
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from perflib.framework.experiment import Experiment
     from perflib.model.finding import Finding
     from perflib.model.run import Run
-
-__all__ = ["check", "trend"]
 
 _CHANGED = 3  # exit status
 
@@ -54,9 +52,7 @@ _CHANGED = 3  # exit status
 @click.option(
     "--threshold", default=2.0, type=click.FloatRange(0.0, 1000.0), help="Smallest change, in %."
 )
-@parameter_option
-@preset_option
-@json_option
+@measuring
 @click.pass_context
 def check(
     context: click.Context,
@@ -65,9 +61,7 @@ def check(
     save: int | None,
     run_id: str | None,
     threshold: float,
-    assignments: tuple[str, ...],
-    preset: str | None,
-    as_json: bool,
+    wanted: Wanted,
 ) -> None:
     """Compare this machine with a baseline of runs of it.
 
@@ -81,15 +75,15 @@ def check(
         if name is None or run_id is not None:
             msg = "--save measures: say which experiment, and leave --run out"
             raise UserError(msg)
-        _save(name, baseline, save, assignments, preset, as_json)
+        _save(name, baseline, save, wanted)
         return
-    if assignments or preset:
+    if wanted.assignments or wanted.preset:
         msg = "a check measures with the parameters of its baseline: leave -p and --preset out"
         raise UserError(msg)
     entries = [_against(*one, baseline, threshold) for one in _asked(name, baseline, run_id)]
     found = [finding for _, findings in entries for finding in findings]
     changed = any(finding.verdict == "supported" for finding in found)
-    if as_json:
+    if wanted.as_json:
         entries_ = [{"run": run.id, "findings": records(findings)} for run, findings in entries]
         print_json({"baseline": baseline, "changed": changed, "checks": entries_})
     else:
@@ -102,24 +96,17 @@ def check(
         context.exit(_CHANGED)
 
 
-def _save(
-    name: str,
-    baseline: str,
-    number: int,
-    words: tuple[str, ...],
-    preset: str | None,
-    as_json: bool,
-) -> None:
+def _save(name: str, baseline: str, number: int, wanted: Wanted) -> None:
     from perflib.experiments import get
-    from perflib.fleet.baseline import LEAST_RUNS, baseline_tag, parameters_of
+    from perflib.fleet.analysis.baseline import LEAST_RUNS, baseline_tag, parameters_of
     from perflib.framework import configured
     from perflib.framework.params import assignments
-    from perflib.model.store import load
+    from perflib.store.run_files import load
 
     experiment = get(name)
     there = [load(run) for run in _runs_of(baseline).get(name, ())]
-    params = configured.params(experiment, assignments(words), preset)
-    if there and not words and preset is None:
+    params = configured.params(experiment, assignments(wanted.assignments), wanted.preset)
+    if there and not wanted.assignments and wanted.preset is None:
         params = experiment.params(parameters_of(there))
     measured = []
     for index in range(number):
@@ -128,17 +115,17 @@ def _save(
             run = experiment.measure(params, progress, tag=baseline_tag(baseline))
         measured.append(run)
         parameters_of([*there, *measured])
-        if not as_json:
+        if not wanted.as_json:
             put(run.id)
     runs = len(there) + len(measured)
-    if as_json:
+    if wanted.as_json:
         print_json({"baseline": baseline, "runs": [run.id for run in [*there, *measured]]})
     say(f"the baseline {baseline} has {runs} runs of {name}; a verdict takes {LEAST_RUNS}")
 
 
 def _runs_of(baseline: str) -> dict[str, list[str]]:
     """The runs of a baseline by experiment; none where there is no store yet."""
-    from perflib.fleet.baseline import runs_of_baseline
+    from perflib.fleet.analysis.baseline import runs_of_baseline
 
     try:
         table = runs_of_baseline(baseline)
@@ -152,7 +139,7 @@ def _asked(
 ) -> list[tuple[Experiment, Sequence[Run], Run | None]]:
     """Each experiment that is to be compared: its baseline's runs, and a saved run if one is."""
     from perflib.experiments import get
-    from perflib.model.store import load
+    from perflib.store.run_files import load
 
     judged = load(run_id) if run_id is not None else None
     if judged is not None and name not in (None, judged.experiment):
@@ -183,7 +170,7 @@ def _against(
     baseline: str,
     threshold: float,
 ) -> tuple[Run, list[Finding]]:
-    from perflib.fleet.baseline import against_baseline, parameters_of
+    from perflib.fleet.analysis.baseline import against_baseline, parameters_of
 
     given = parameters_of(runs)
     if run is None:
@@ -214,7 +201,7 @@ def _say_elsewhere(first: Run, run: Run) -> None:
 @click.option(
     "--threshold", default=1.0, type=click.FloatRange(0.0, 1000.0), help="Smallest step, in %."
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Also draw it, into this PNG or SVG.")
+@click.option("--out", type=FILE, help="Also draw it, into this PNG or SVG.")
 @json_option
 def trend(name: str, node: str | None, threshold: float, out: Path | None, as_json: bool) -> None:
     """Tell the day on which this machine changed.

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from perflib.cli.names import RUN
+from perflib.cli.names import FILE, RUN
 from perflib.cli.output import (
-    WIDTH,
     examples,
     json_option,
     print_json,
     put,
+    put_cut,
     quiet,
     records,
     show,
-    verbose,
 )
 from perflib.instruments.profile.export import FORMATS
 from perflib.model.errors import UserError
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from perflib.instruments.perf.script import Profile
     from perflib.instruments.profile.comparison import Comparison
     from perflib.model.run import Run
-
-__all__ = ["profile"]
 
 _PARQUET = b"PAR1"
 
@@ -49,8 +46,7 @@ class _TextOrRun(click.Path):
 def _outputs(command: Callable[..., Any]) -> Callable[..., Any]:
     """An option for each kind of file that another program opens."""
     for name, form in reversed(list(FORMATS.items())):
-        file = click.Path(path_type=Path)
-        command = click.option(f"--{name}", metavar="OUT", type=file, help=form.help)(command)
+        command = click.option(f"--{name}", metavar="OUT", type=FILE, help=form.help)(command)
     return command
 
 
@@ -84,8 +80,6 @@ def profile(
     tables are shown.
     """
     from perflib.instruments.profile import lines as summary
-    from perflib.instruments.profile.export.parquet import write_parquet
-    from perflib.instruments.profile.findings import comparison_findings
 
     wanted = {name: path for name, path in outputs.items() if path is not None}
     summary.check_outputs(Path(file), wanted)
@@ -98,6 +92,8 @@ def profile(
         additional = _by_core(run)
     for name, path in wanted.items():
         if name == "parquet":  # with perf's header
+            from perflib.instruments.profile.export.parquet import write_parquet
+
             write_parquet(chosen if event else whole, path)
         else:
             FORMATS[name].write(chosen.samples, Path(file).name, path)
@@ -107,6 +103,8 @@ def profile(
         if run:
             record |= {"run": run.id, "additional_time": additional}
         if comparison:
+            from perflib.instruments.profile.findings import comparison_findings
+
             record["against"] = str(against)
             record["findings"] = records(comparison_findings(comparison))
             record["additional_time"] = summary.additional_record(comparison)
@@ -115,8 +113,13 @@ def profile(
     if not quiet():
         head = _headline(run, whole) if run else summary.headline(whole)
         show(visible(f"{file}: {head}"), rest="    ")
-        for line in summary.unread_lines(whole):
+        for line in summary.unread_lines(whole) + summary.doubts(whole):
             show(line, "  ", "    ")
+        events = [str(one) for one in whole.samples["event"].unique()]
+        if len(events) > 1 and not event:
+            show(
+                f"the tables are of {events[0]}: --event {events[1]} shows the other", "  ", "    "
+            )
     _print_table(summary.module_lines(chosen))
     _print_table(summary.function_lines(chosen))
     if comparison:
@@ -132,9 +135,7 @@ def profile(
 
 def _read(file: str, event: str | None) -> tuple[Run | None, Profile]:
     """A text of perf's, or a run with its samples as such a text would give them."""
-    from perflib.experiments.event_profile.instructions import current, profile_of
     from perflib.instruments.perf.script import read
-    from perflib.model.store import load
 
     path = Path(file)
     if path.is_file():
@@ -144,6 +145,9 @@ def _read(file: str, event: str | None) -> tuple[Run | None, Profile]:
             return None, read(path)
     elif path.exists() or path.suffix or path.name != file:  # no name of a run
         return None, read(path)
+    from perflib.experiments.event_profile.instructions import current, profile_of
+    from perflib.store.run_files import load
+
     try:
         run = load(file)
     except UserError as error:
@@ -184,5 +188,4 @@ def _by_core(run: Run) -> dict[str, list[dict[str, Any]]]:
 def _print_table(lines: Iterable[str]) -> None:
     """Rows that end with the names of functions; those may be as long as a page."""
     for line in lines:
-        whole = visible(f"  {line}")
-        put(whole if verbose() or len(whole) <= WIDTH else f"{whole[: WIDTH - 1]}…")
+        put_cut(f"  {line}")

@@ -15,16 +15,16 @@ from perflib.cli.output import (
     quiet,
     say,
     show,
+    table_lines,
     verbose,
     working,
 )
+from perflib.cli.times import seconds
 from perflib.model.errors import UserError
 from perflib.model.escape import shortened, visible
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["query"]
 
 _MISSING = ("NaT", "<NA>")
 _WIDEST = 60  # characters of a cell; -v shows all
@@ -40,14 +40,23 @@ _WIDEST = 60  # characters of a cell; -v shows all
 @click.argument("sql", required=False)
 @click.option("--csv", "as_csv", is_flag=True, help="CSV on standard output, nothing else.")
 @click.option("--analyse", is_flag=True, help="Analyse the runs that have no findings, before.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    metavar="TIME",
+    default="60s",
+    show_default=True,
+    callback=seconds,
+    help="How long the query may take.",
+)
 @json_option
-def query(sql: str | None, as_csv: bool, analyse: bool, as_json: bool) -> None:
+def query(sql: str | None, as_csv: bool, analyse: bool, timeout_s: float, as_json: bool) -> None:
     """Ask all saved runs in SQL.
 
     SQL is one SELECT, as DuckDB has it; without it the tables are listed. A query reads the saved
     runs and nothing else, and writes nothing. With -v long texts are shown whole.
     """
-    from perflib.model import store
+    from perflib.store import run_files
 
     if as_csv and as_json:
         msg = "--csv and --json exclude each other: name one"
@@ -58,11 +67,11 @@ def query(sql: str | None, as_csv: bool, analyse: bool, as_json: bool) -> None:
         if not analyse:
             _list_tables(as_json)
         return
-    table = store.query(sql)
+    table = run_files.query(sql, timeout_s)
     if as_json:
         print_json(_plain(table))
     elif as_csv:
-        for line in store.csv_text(_visible(table)).splitlines():
+        for line in run_files.csv_text(_visible(table)).splitlines():
             put(line)
     else:
         for line in _lines(_visible(table)):
@@ -81,16 +90,18 @@ def _analyse() -> None:
 
 def _count_unanalysed() -> None:
     """A remark on runs that a question about findings passes over."""
-    from perflib.model import store
+    from perflib.store import run_files
 
-    counts = store.query("SELECT count(*) - count(analysed) AS lacking, count(*) AS runs FROM runs")
+    counts = run_files.query(
+        "SELECT count(*) - count(analysed) AS lacking, count(*) AS runs FROM runs"
+    )
     lacking, runs = (int(counts[name][0]) for name in ("lacking", "runs"))
     if lacking:
         say(f"{lacking} of {runs} runs have no findings: 'perflib query --analyse' adds them")
 
 
 def _list_tables(as_json: bool) -> None:
-    from perflib.model.query import tables
+    from perflib.store.query import tables
 
     found = tables()
     if as_json:
@@ -142,9 +153,8 @@ def _lines(table: pd.DataFrame) -> list[str]:
         cells = [name, *(_cell(value) for value in column)]
         if not verbose():
             cells = [shortened(cell, _WIDEST) for cell in cells]
-        width = max(map(len, cells))
-        columns.append([cell.rjust(width) if numeric else cell.ljust(width) for cell in cells])
-    return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
+        columns.append((cells, numeric))
+    return table_lines(columns)
 
 
 def _cell(value: Any) -> str:

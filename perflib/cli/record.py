@@ -7,19 +7,10 @@ from typing import Any
 
 import click
 
-from perflib.cli.output import (
-    command_words,
-    examples,
-    json_option,
-    parameter_option,
-    preset_option,
-    quiet,
-    say,
-)
+from perflib.cli.names import FILE
+from perflib.cli.output import Wanted, command_words, examples, measuring, quiet, say
 from perflib.cli.times import seconds
 from perflib.model.errors import UserError
-
-__all__ = ["record"]
 
 _LONGEST_S = 1e6
 
@@ -42,17 +33,13 @@ _LONGEST_S = 1e6
     "--slowest", type=float, metavar="PERCENT", help="Only so many of these events, the slowest."
 )
 @click.option("--pid", type=int, help="A process that runs already, in place of COMMAND.")
-@click.option(
-    "--log", type=click.Path(path_type=Path), metavar="FILE", help="Where --pid logs its events."
-)
+@click.option("--log", type=FILE, metavar="FILE", help="Where --pid logs its events.")
 @click.option("--cpus", metavar="LIST", help="Whatever runs on these CPUs: 0-3,8, or all.")
 @click.option(
     "--for", "for_s", metavar="TIME", callback=seconds, help="How long, without --event: 10s."
 )
 @click.option("--core", metavar="A[,B]", help="Start COMMAND on A, or on both in turn.")
-@parameter_option
-@preset_option
-@json_option
+@measuring
 def record(
     command: tuple[str, ...],
     event: str | None,
@@ -62,30 +49,24 @@ def record(
     cpus: str | None,
     for_s: float | None,
     core: str | None,
-    assignments: tuple[str, ...],
-    preset: str | None,
-    as_json: bool,
+    wanted: Wanted,
 ) -> None:
     """Record where a job's time goes, function by function.
 
     COMMAND is started once, or on two cores in turn until the comparison is precise; a process
-    that runs already goes on. Events are found by the job's log: job_begin and job_end say how
+    that runs already continues. Events are found by the job's log: job_begin and job_end say how
     ('perflib list event_profile'). It is a run of 'event_profile' like all others; what COMMAND
     prints is not shown.
     """
-    from perflib.cli.measure import measured
+    from perflib.cli.measure import given_by, measured
     from perflib.experiments import get
     from perflib.experiments.event_profile import EventParams
     from perflib.experiments.event_profile.measure import cannot_see
     from perflib.framework import configured
     from perflib.framework.params import assignments as read
 
-    given: dict[str, Any] = {"event": event or ""}
+    given = given_by((), event=event or "", slowest_percent=slowest, duration_s=for_s)
     given |= _target(command, pid, log, cpus)
-    if slowest is not None:
-        given["slowest_percent"] = slowest
-    if for_s is not None:
-        given["duration_s"] = for_s
     if core is not None:
         if not command:
             msg = "--core is where COMMAND is started: give it after --"
@@ -93,7 +74,7 @@ def record(
         given["cores"] = core
     elif command:
         given["pinned"] = False
-    others = read(assignments)
+    others = read(wanted.assignments)
     if command:
         given["job_timeout_s"] = _LONGEST_S
     if core is None or core.isdecimal():
@@ -101,18 +82,18 @@ def record(
     for name in others.keys() & {"job_timeout_s", "once", "pinned"}:
         del given[name]  # they follow from the options, unless -p says otherwise
     if not quiet():
-        params = configured.params(get("event_profile"), {**others, **given}, preset)
+        params = configured.params(get("event_profile"), {**others, **given}, wanted.preset)
         assert isinstance(params, EventParams)
         for sentence in cannot_see(params):
             say(sentence)
-    measured("event_profile", given, assignments, preset, as_json)
+    measured("event_profile", given, wanted)
 
 
 def _target(
     command: tuple[str, ...], pid: int | None, log: Path | None, cpus: str | None
 ) -> dict[str, Any]:
     """What is recorded, as parameters."""
-    from perflib.framework.jobs import command_template
+    from perflib.cli.measure import given_by
 
     if (bool(command), pid is not None, cpus is not None).count(True) != 1:
         msg = "what is recorded? one of --pid, --cpus and a command after --"
@@ -121,7 +102,7 @@ def _target(
         msg = "--log is where the process of --pid logs; a command's output is read as it comes"
         raise UserError(msg)
     if command:
-        return {"job": "command", "job_command": command_template(command)}
+        return given_by(command)
     if pid is not None:
         return {"job": "running", "job_pid": pid, "job_log": "" if log is None else str(log)}
     return {"job": "cpus", "cores": cpus}

@@ -15,8 +15,6 @@ import click
 from perflib.cli.names import EXPERIMENT
 from perflib.cli.output import examples, json_option, print_json, put, quiet, show
 
-__all__ = ["experiment_page", "list_", "reference"]
-
 _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 

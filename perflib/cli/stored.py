@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perflib.cli.names import RUN, OneOf
+from perflib.cli.names import FILE, RUN, OneOf
 from perflib.cli.output import (
     WIDTH,
     examples,
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from perflib.model.finding import Finding
     from perflib.model.run import Run
 
-__all__ = ["compare", "export", "ledger", "report", "runs", "show_"]
-
 
 @click.command(epilog=examples("perflib runs", "perflib runs -v", "perflib runs -q | tail -1"))
 @json_option
@@ -38,8 +36,8 @@ def runs(as_json: bool) -> None:
 
     With -v also where each was measured, when, and why it ended; with -q the names alone.
     """
-    from perflib.model.store import runs as all_runs
-    from perflib.model.store import runs_dir
+    from perflib.store.run_files import runs as all_runs
+    from perflib.store.run_files import runs_dir
 
     found = all_runs()
     if as_json:
@@ -71,7 +69,7 @@ def show_(run_id: str, as_json: bool) -> None:
     """
     from perflib.experiments import get
     from perflib.model.differences import flat
-    from perflib.model.store import load
+    from perflib.store.run_files import load
 
     loaded = load(run_id)
     findings = get(loaded.experiment).analyse(loaded)
@@ -133,7 +131,7 @@ def compare(first: str, second: str, pair: bool, as_json: bool) -> None:
         return
     from perflib.lab import interface
     from perflib.model.differences import differences
-    from perflib.model.store import load
+    from perflib.store.run_files import load
 
     a, b = load(first), load(second)
     findings = interface.compare(a, b)
@@ -194,7 +192,7 @@ def ledger(run_ids: tuple[str, ...], as_json: bool) -> None:
     """
     from perflib.experiments import NAMES, get
     from perflib.model import hypotheses
-    from perflib.model.store import load
+    from perflib.store.run_files import load
 
     named = map(load, run_ids)
     entries = [(one, get(one.experiment).analyse(one)) for one in named] or _newest_here()
@@ -223,8 +221,8 @@ def _newest_here() -> list[tuple[Run, list[Finding]]]:
     from perflib.experiments import NAMES, get
     from perflib.machine.describe import describe
     from perflib.model.run import is_exercise
-    from perflib.model.store import load
-    from perflib.model.store import runs as all_runs
+    from perflib.store.run_files import load
+    from perflib.store.run_files import runs as all_runs
 
     here = describe()
     found = {}
@@ -248,13 +246,11 @@ def _newest_here() -> list[tuple[Run, list[Finding]]]:
     epilog=examples("perflib report kv_per_core-20261101 machine-20261101 --out monday.html")
 )
 @click.argument("run_ids", nargs=-1, required=True, type=RUN, metavar="RUN...")
-@click.option(
-    "--out", default=Path("report.html"), type=click.Path(path_type=Path), help="The file."
-)
+@click.option("--out", default=Path("report.html"), type=FILE, help="The file.")
 def report(run_ids: tuple[str, ...], out: Path) -> None:
     """Write a report of saved runs: one HTML file."""
     from perflib.lab.report import write_report
-    from perflib.model.store import load
+    from perflib.store.run_files import load
 
     show(write_report([load(run_id) for run_id in run_ids], out))
     put(f"report: {out}")
@@ -267,7 +263,7 @@ def report(run_ids: tuple[str, ...], out: Path) -> None:
     )
 )
 @click.argument("run_ids", nargs=-1, required=True, type=RUN, metavar="RUN...")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the files.")
+@click.option("--out", required=True, type=FILE, help="Folder of the files.")
 @click.option(
     "--format",
     "form",
@@ -284,15 +280,19 @@ def report(run_ids: tuple[str, ...], out: Path) -> None:
 def export(run_ids: tuple[str, ...], out: Path, form: str, anonymous: bool, as_json: bool) -> None:
     """Copy saved runs into a folder, for somebody else.
 
-    Placeholders such as host-1 tell the machines of one export apart. Recordings of threads, which
-    lie beside a run, are left out. With --format openmetrics the file perflib.prom, for
+    Placeholders such as host-1 distinguish the machines of one export. Recordings of threads, which
+    lie next to a run, are left out. With --format openmetrics the file perflib.prom, for
     Prometheus's textfile collector, is replaced; no other file is.
     """
     from perflib.experiments import get
-    from perflib.model.export import export as exported
+    from perflib.store.export import export as exported
 
     files = exported(
-        run_ids, out, anonymous=anonymous, form=form, say=lambda run: get(run.experiment).said(run)
+        run_ids,
+        out,
+        anonymous=anonymous,
+        form=form,
+        report=lambda run: get(run.experiment).reported(run),
     )
     if as_json:
         print_json({"files": [str(file) for file in files]})

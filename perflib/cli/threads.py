@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from perflib.cli.names import RUN
+from perflib.cli.names import FILE, RUN
 from perflib.cli.output import (
     Commands,
+    Wanted,
     command_words,
     examples,
     json_option,
-    parameter_option,
-    preset_option,
+    measuring,
     print_json,
     put,
     quiet,
     say,
     show,
+    table_lines,
     working,
 )
 from perflib.cli.times import seconds
 from perflib.model.errors import UserError, choose
+from perflib.model.escape import shortened
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from perflib.instruments.threads.recording import Recording
-
-__all__ = ["threads"]
 
 _CANNOT_SEE = {
     "perf": "perf records the scheduler and futexes of the whole machine: a lock that only spins "
@@ -70,51 +70,38 @@ def threads() -> None:
 @click.option("--pid", type=int, help="A process that runs already, in place of COMMAND.")
 @click.option("--backend", metavar="NAME", default="auto", help="perf, preload, states or auto.")
 @click.option("--for", "for_s", metavar="TIME", callback=seconds, help="How long: 10s, 2min.")
-@click.option(
-    "--report", type=click.Path(path_type=Path), metavar="FILE", help="Write the run's report."
-)
-@parameter_option
-@preset_option
-@json_option
+@click.option("--report", type=FILE, metavar="FILE", help="Write the run's report.")
+@measuring
 def record(
     command: tuple[str, ...],
     pid: int | None,
     backend: str,
     for_s: float | None,
     report: Path | None,
-    assignments: tuple[str, ...],
-    preset: str | None,
-    as_json: bool,
+    wanted: Wanted,
 ) -> None:
     """Record the threads of a job, in C or in Python.
 
     COMMAND runs alone and recorded in turn, until what the recording costs is known; a process
-    that runs already is recorded once, and goes on. It is a run of 'threads' like all others:
+    that runs already is recorded once, and continues. It is a run of 'threads' like all others:
     'perflib list threads' shows its parameters, without COMMAND that is the event loop's.
     """
-    from perflib.cli.measure import measured
-    from perflib.framework.jobs import command_template
+    from perflib.cli.measure import given_by, measured
     from perflib.instruments.threads.record import chosen
 
     if bool(command) == (pid is not None):
         msg = "what is recorded? one of --pid and a command after --"
         raise UserError(msg)
-    given: dict[str, Any] = {"backend": backend}
-    if command:
-        given |= {"job": "command", "job_command": command_template(command)}
-    else:
+    given = given_by(command, backend=backend, duration_s=for_s)
+    if not command:
         given |= {"job": "running", "job_pid": pid}
-    if for_s is not None:
-        given["duration_s"] = for_s
-    name = chosen(backend, running=pid is not None)
-    if not quiet():
-        say(_CANNOT_SEE[name])
-    run = measured("threads", given, assignments, preset, as_json)
+    say(_CANNOT_SEE[chosen(backend, running=pid is not None)])
+    run = measured("threads", given, wanted)
     if report is not None:
         from perflib.lab.report import write_report
 
         write_report([run], report)
-        if not as_json:
+        if not wanted.as_json:
             put(f"report: {report}")
 
 
@@ -144,37 +131,34 @@ def show_(run_id: str, version: str | None, as_json: bool) -> None:
         put()
         show(name)
         for line in _lines(table.head(_ROWS)):
-            put(f"  {line}".rstrip())
+            put(f"  {line}")
 
 
 @threads.command(
     epilog=examples("perflib threads export threads-20261101 --perfetto job.perfetto-trace")
 )
 @click.argument("run_id", type=RUN, metavar="RUN")
-@click.option("--perfetto", type=click.Path(path_type=Path), metavar="FILE", help="For Perfetto.")
 @click.option(
-    "--firefox", type=click.Path(path_type=Path), metavar="FILE", help="For Firefox Profiler."
+    "--perfetto",
+    type=FILE,
+    metavar="FILE",
+    required=True,
+    help="A gzipped trace for https://ui.perfetto.dev.",
 )
 @_version_option
-def export(run_id: str, perfetto: Path | None, firefox: Path | None, version: str | None) -> None:
-    """Write a recording for other programs."""
-    from perflib.instruments.threads.export import FORMATS
+def export(run_id: str, perfetto: Path, version: str | None) -> None:
+    """Write a recording for Perfetto."""
+    from perflib.instruments.threads.export import write
 
-    wanted = {"perfetto": perfetto, "firefox": firefox}
-    if not any(wanted.values()):
-        msg = "which format? --perfetto FILE or --firefox FILE"
-        raise UserError(msg)
     recording = _recording(run_id, version)
-    for name, path in wanted.items():
-        if path is not None:
-            with working(f"{name} of the recording"):
-                FORMATS[name].write(recording, path)
-            put(f"{name}: {path}")
+    with working("trace of the recording"):
+        write(recording, perfetto)
+    put(f"perfetto: {perfetto}")
 
 
 @threads.command(epilog=examples("perflib threads html threads-20261101 job.html"))
 @click.argument("run_id", type=RUN, metavar="RUN")
-@click.argument("out", type=click.Path(path_type=Path), metavar="OUT.html")
+@click.argument("out", type=FILE, metavar="OUT.html")
 @_version_option
 def html(run_id: str, out: Path, version: str | None) -> None:
     """Write a recording's timeline as one HTML file."""
@@ -189,7 +173,7 @@ def html(run_id: str, out: Path, version: str | None) -> None:
 def _recording(run_id: str, version: str | None) -> Recording:
     """The recording of a run, or of one of its versions."""
     from perflib.experiments.threads.recordings import recordings
-    from perflib.model.store import load
+    from perflib.store.run_files import load
 
     run = load(run_id)
     if run.experiment != "threads":
@@ -258,16 +242,9 @@ def _lines(table: pd.DataFrame) -> list[str]:
     """A table's rows, numbers to the right; names are cut."""
     if table.empty:
         return ["none"]
-    cells = [[str(name) for name in table]]
-    for row in table.itertuples(index=False):
-        texts = [f"{one:.3g}" if isinstance(one, float) else str(one) or "-" for one in row]
-        cells.append([one if len(one) <= _WIDEST else f"{one[: _WIDEST - 1]}…" for one in texts])
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    numbers = [table[name].dtype.kind in "if" for name in table]
-    return [
-        "  ".join(
-            one.rjust(width) if right else one.ljust(width)
-            for one, width, right in zip(row, widths, numbers, strict=True)
-        )
-        for row in cells
-    ]
+    columns = []
+    for name, column in table.items():
+        texts = [f"{one:.3g}" if isinstance(one, float) else str(one) or "-" for one in column]
+        cells = [str(name), *(shortened(text, _WIDEST) for text in texts)]
+        columns.append((cells, column.dtype.kind in "if"))
+    return table_lines(columns)

@@ -8,8 +8,6 @@ import click
 
 from perflib.model.errors import UserError
 
-__all__ = ["seconds"]
-
 _UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 

@@ -19,10 +19,8 @@ from urllib.parse import unquote
 from perflib.course.lesson import Lesson, declared, names
 from perflib.framework import recordings
 from perflib.model.errors import UserError, choose
-from perflib.model.files import replacing
-from perflib.model.paths import notebooks_dir
-
-__all__ = ["CONFIG", "Handout", "Version", "build", "handouts", "lacking", "made"]
+from perflib.store.files import json_of, replacing
+from perflib.store.paths import notebooks_dir
 
 _Cell = dict[str, Any]
 Version = Literal["student", "solution", "nbgrader"]
@@ -57,7 +55,7 @@ class Handout:
     notebook
         Its file.
     place
-        Where it lies below the folder of all notebooks.
+        Where it is below the folder of all notebooks.
     """
 
     lesson: Lesson
@@ -350,7 +348,7 @@ def _linked(text: str, folder: PurePosixPath, there: Iterable[PurePosixPath]) ->
 
 
 def _digest(cells: Iterable[_Cell]) -> str:
-    """What tells whether somebody has changed a hand-out: outputs do not count."""
+    """What shows whether somebody has changed a hand-out: outputs do not count."""
     kept = [(cell["cell_type"], _source(cell)) for cell in cells]
     return hashlib.sha256(json.dumps(kept).encode()).hexdigest()[:16]
 
@@ -369,7 +367,7 @@ def _may_be_written(path: Path, *, force: bool) -> None:
         msg += "that nobody has changed"
         raise UserError(msg)
     try:
-        before = json.loads(path.read_text(encoding="utf-8"))
+        before = json_of(path.read_text(encoding="utf-8"))
         unchanged = before["metadata"]["perflib"]["made"] == _digest(before["cells"])
     except (OSError, ValueError, TypeError, KeyError):
         unchanged = False

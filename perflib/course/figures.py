@@ -1,4 +1,4 @@
-"""A prediction beside what was measured."""
+"""A prediction next to what was measured."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from perflib.course.items import Measured
 from perflib.framework.plots import log_ticks
 from perflib.lab.theme import themed
 
-__all__ = ["compared"]
-
 _WIDE = 10.0  # from this ratio on, the axis is logarithmic
 
 
 def compared(name: str, unit: str, guess: float | None, found: Measured) -> Figure:
-    """One line: the measured interval, and the guess as a mark beside it.
+    """One line: the measured interval, and the guess as a mark next to it.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """What a lesson asks, as data: predictions, choices, answers by a relation, functions.
 
-An answer is judged by relations that hold on any machine: a prediction lies in the interval that
+An answer is judged by relations that hold on any machine: a prediction is in the interval that
 *this* run measured, a verdict follows from *this* run's interval. No item knows a time in ns.
 """
 
@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from perflib.model.errors import UserError, choose
-
-__all__ = ["Choice", "Code", "Item", "Judged", "Measured", "Prediction", "Relation", "agree"]
 
 _NEAR = 2.0  # times too large or too small: nearly right
 _FACTOR = 1.1  # a prediction this close to an end of the interval counts as within it

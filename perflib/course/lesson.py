@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from perflib.course.items import Item
+from perflib.course.questions import questions
 from perflib.model.errors import UserError, choose
-
-__all__ = ["Lesson", "declared", "names"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +44,24 @@ class Lesson:
     def __post_init__(self) -> None:
         """Names are unique: answers are kept by them."""
         assert len({item.name for item in self.items}) == len(self.items), self.name
+
+    @classmethod
+    def of(cls, name: str, items: Sequence[Item | str]) -> Lesson:
+        """The lesson whose prose is in ``lessons/NAME.toml``.
+
+        Parameters
+        ----------
+        name
+            Its name.
+        items
+            What it asks, in the notebook's order: a name is that of a question in the file.
+        """
+        path = Path(__file__).parent / "lessons" / f"{name}.toml"
+        prose = tomllib.loads(path.read_text(encoding="utf-8"))
+        asked = questions(prose.pop("questions"))
+        assert asked.keys() == {one for one in items if isinstance(one, str)}, name
+        every = [asked[one] if isinstance(one, str) else one for one in items]
+        return cls(name=name, items=every, **prose)
 
     def item(self, name: str) -> Item:
         """What is asked under that name.

@@ -10,8 +10,6 @@ from typing import Any
 
 from perflib.model.errors import UserError, choose
 
-__all__ = ["NEEDS", "Need", "need"]
-
 Machine = Mapping[str, Any]
 # What is observed, and whether the need is met; ``None``: only a measurement can tell.
 Found = tuple[bool | None, str]

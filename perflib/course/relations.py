@@ -1,4 +1,4 @@
-"""Relations that hold on any machine: an answer beside what this run found.
+"""Relations that hold on any machine: an answer next to what this run found.
 
 They serve `perflib.course.items.Relation` and `Prediction`; each takes a run as its evidence.
 """
@@ -6,6 +6,7 @@ They serve `perflib.course.items.Relation` and `Prediction`; each takes a run as
 from __future__ import annotations
 
 import math
+import random
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -14,19 +15,8 @@ from perflib.course.items import Judged, Measured, agree, number
 from perflib.model.errors import UserError, choose
 from perflib.model.finding import Finding
 
-__all__ = [
-    "OPEN",
-    "estimated",
-    "found",
-    "missed_lru",
-    "near",
-    "reads",
-    "sentence",
-    "verdict",
-    "word",
-]
-
 OPEN = "open"  # the answer where a run cannot tell
+NO_VERDICT = ("yes", "gives an answer that is no verdict")  # a typical wrong answer
 _VERDICTS = ("supported", "refuted", "inconclusive")
 
 
@@ -66,7 +56,7 @@ def found(
 
 
 def reads(measured: Callable[[Any], Measured | str], unit: str) -> Callable[..., Judged]:
-    """A number that is read off a run lies in the run's interval (within a tenth).
+    """A number that is read off a run is in the run's interval (within a tenth).
 
     Where the run has none, the answer is ``"open"``.
     """
@@ -119,6 +109,62 @@ def estimated(findings: Iterable[Any], what: str, none: str) -> Measured | str:
     return none
 
 
+def most_taken(run: Any) -> Measured | str:
+    """What other tasks take from the core from which they take most."""
+    taken = sorted(run.findings.where(claim="taken"), key=lambda one: -one.effect)
+    what = f"taken from cpu{taken[0].about['cpu']}" if taken else ""
+    return estimated(taken, what, "this run has no account of waiting")
+
+
+def ratio(above: Any, below: Any, column: str, what: str) -> Measured:
+    """How many times a row of a table is another one, with the ends that are farthest apart.
+
+    Parameters
+    ----------
+    above, below
+        The two rows.
+    column
+        Of the quantity; ``COLUMN_low`` and ``COLUMN_high`` are the ends of its interval.
+    what
+        What it is, in a few words.
+    """
+    low, high = f"{column}_low", f"{column}_high"
+    least, most = above[low] / below[high], above[high] / below[low]
+    return Measured(float(least), float(above[column] / below[column]), float(most), what)
+
+
+def latency_ratio(above: str, below: str, what: str) -> Callable[[Any], Measured | str]:
+    """How many times one line of the table of latencies is another."""
+
+    def measured(run: Any) -> Measured | str:
+        table = run.table("latencies").set_index("what")
+        if not {above, below} <= set(table.index):
+            return f"this run has not measured {above} and {below}"
+        found = ratio(table.loc[above], table.loc[below], "median_ns", what)
+        if not all(map(math.isfinite, found.ends)):
+            return Measured(found.value, found.value, found.value, what)
+        return found
+
+    return measured
+
+
+def parts(answer: Any, count: int, asked: str) -> list[Any]:
+    """The parts of an answer that has several.
+
+    Raises
+    ------
+    UserError
+        It has not so many; ``asked`` says what is to be given.
+    """
+    try:
+        found = list(answer)
+    except TypeError:
+        found = []
+    if len(found) != count:
+        raise UserError(asked)
+    return found
+
+
 def near(low: float, high: float, right: str, wrong: str) -> Callable[..., Judged]:
     """The relation of an exercise whose number does not depend on the machine.
 
@@ -153,6 +199,12 @@ def word(answer: Any, known: Mapping[str, str]) -> str | None:
 def sentence(one: Any) -> str:
     """What a finding says, to stand within a sentence."""
     return str(one.plain).rstrip(".")
+
+
+def places_used(draw: random.Random) -> tuple[list[int], int]:
+    """A list of pages or lines as they are used, and how many of them are held: at random."""
+    pages = draw.randint(2, 24)
+    return [draw.randrange(pages) for _ in range(draw.randint(20, 80))], draw.randint(1, 20)
 
 
 def missed_lru(order: Sequence[int], places: int = 64) -> float:

@@ -14,8 +14,6 @@ from perflib.model.errors import UserError, choose
 if TYPE_CHECKING:
     from perflib.course.widgets import Slider
 
-__all__ = ["alias", "cache", "slider", "tlb", "waits"]
-
 _KIB = 1024
 _MOST_STEPS = 1024
 

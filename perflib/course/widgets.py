@@ -13,9 +13,7 @@ from perflib.model.errors import UserError
 from perflib.model.escape import visible
 
 if TYPE_CHECKING:
-    from perflib.course.lab import Checked
-
-__all__ = ["Guess", "Question", "Slider"]
+    from perflib.course.worksheet import Checked
 
 
 class Guess(widgets.VBox):

@@ -35,6 +35,8 @@ _FOLDERS = {
     "what_if": "what_if",
     "simulate": "simulate",
     "layout": "layout",
+    "bracketed": "bracketed",
+    "sensitivity": "sensitivity",
 }
 NAMES = tuple(_FOLDERS)
 
@@ -48,7 +50,7 @@ def get(name: str) -> Experiment:
         There is none; or a configuration file names one that there is not.
     """
     from perflib.framework.experiment import Experiment
-    from perflib.model import config
+    from perflib.store import config
 
     if name not in _FOLDERS:
         raise UserError(choose("experiment", name, NAMES))

@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from perflib.experiments import get
-from perflib.model import store
 from perflib.model.errors import MeasurementError
-from perflib.model.index import indexed
+from perflib.store import run_files
+from perflib.store.index import indexed
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-__all__ = ["analyse_runs"]
 
 _AT_ONCE = 200  # runs whose findings are kept in one go; an interruption loses no more
 
@@ -37,38 +35,38 @@ def analyse_runs(progress: Callable[[int, int], None] | None = None) -> dict[str
     UserError, MeasurementError
         The index cannot be written.
     """
-    folder = store.runs_dir()
+    folder = run_files.runs_dir()
     with indexed(folder) as index:
         rows = index.connection.execute(
             "SELECT name FROM indexed WHERE analysed IS NULL ORDER BY name"
         ).fetchall()
         paths = {name: index.paths[name] for (name,) in rows}
     failed: dict[str, str] = {}
-    said: dict[str, Mapping[str, str]] = {}
+    reported: dict[str, Mapping[str, str]] = {}
     try:
         for number, (name, path) in enumerate(paths.items(), 1):
             try:
-                run = store.load(path)
-                said[name] = get(run.experiment).said(run)
+                run = run_files.load(path)
+                reported[name] = get(run.experiment).reported(run)
             except Exception as error:  # noqa: BLE001 one that fails spoils none of the rest
                 failed[path.stem] = str(error).partition("\n")[0] or type(error).__name__
-            if len(said) == _AT_ONCE:
-                _keep(folder, said)
-                said = {}
+            if len(reported) == _AT_ONCE:
+                _keep(folder, reported)
+                reported = {}
             if progress is not None:
                 progress(number, len(paths))
     finally:
-        _keep(folder, said)
+        _keep(folder, reported)
     return failed
 
 
-def _keep(folder: Path, said: Mapping[str, Mapping[str, str]]) -> None:
+def _keep(folder: Path, reported: Mapping[str, Mapping[str, str]]) -> None:
     import duckdb
 
-    if not said:
+    if not reported:
         return
     try:
-        with indexed(folder, said):
+        with indexed(folder, reported):
             pass
     except (OSError, duckdb.Error) as error:
         msg = f"what was found cannot be kept in {folder}: {str(error).splitlines()[0]}"

@@ -22,18 +22,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from perflib.experiments import get
-from perflib.model import store
 from perflib.model.errors import MeasurementError, PerflibError
-from perflib.model.files import replacing
-from perflib.model.ownership import check_writable, make_folder
-from perflib.model.reading import read_run
+from perflib.store import run_files
+from perflib.store.files import replacing
+from perflib.store.ownership import check_writable, make_folder
+from perflib.store.reading import read_run
 
 if TYPE_CHECKING:
     import duckdb
 
     from perflib.framework.experiment import Experiment
-
-__all__ = ["Imported", "import_runs"]
 
 _MOST_WORKERS, _WORTH_A_WORKER = 4, 100  # files; a process takes a second to start
 _UNFINISHED = re.compile(r"\..+\.parquet\.[0-9a-f]{8}")
@@ -84,10 +82,10 @@ def import_runs(
         Another user could exchange what is in the store.
     MeasurementError
         The store cannot be written. What was imported before stays; once there is room, the same
-        call goes on.
+        call imports the rest.
     """
     found = [one for path in paths for one in _files(path)]
-    folder = store.runs_dir()
+    folder = run_files.runs_dir()
     check_writable(folder)
     _remove_unfinished(folder)
     files = [one for one in found if isinstance(one, Path)]
@@ -102,7 +100,7 @@ def import_runs(
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Remove what an import left that was killed; the copies of one that goes on are new."""
+    """Remove what an import left that was killed; the copies of one that is running are new."""
     if not folder.is_dir():
         return
     oldest = time.time() - _UNFINISHED_S
@@ -198,7 +196,7 @@ def _files(path: Path) -> list[Path | Imported]:
 
 
 def _listed(folder: Path) -> list[Path]:
-    """What lies in a folder; hidden files are unfinished ones."""
+    """What is in a folder; hidden files are unfinished ones."""
     if not folder.is_dir():
         return []
     return [one for one in folder.iterdir() if not one.name.startswith(".")]
@@ -221,7 +219,7 @@ def _imported(path: Path, connection: duckdb.DuckDBPyConnection) -> Imported:
         experiment.check_samples(run.samples)
     except PerflibError as error:
         return _refused(path, str(error))
-    target = store.saved_path(run.id)
+    target = run_files.saved_path(run.id)
     try:
         if not target.exists():
             make_folder(target.parent)

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from perflib.fleet.plan import Plan
-
-__all__ = ["Attempt", "begin", "latest", "now", "read"]
+from perflib.store.files import json_of
 
 
 @dataclass(frozen=True)
@@ -97,6 +96,6 @@ def read(path: Path) -> Attempt | None:
 
 def _parsed(line: str) -> Any:
     try:
-        return json.loads(line)
+        return json_of(line)
     except ValueError:  # a disk that was full cut it off
         return None

@@ -19,11 +19,9 @@ from perflib.fleet.manifest import Row
 from perflib.fleet.plan import Plan
 from perflib.model.errors import MeasurementError
 from perflib.model.escape import csv_cell
-from perflib.model.files import replacing
-from perflib.model.reading import quoted
-from perflib.model.store import saved_path
-
-__all__ = ["Collected", "collect"]
+from perflib.store.files import replacing
+from perflib.store.reading import quoted
+from perflib.store.run_files import saved_path
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ def _write(path: Path, found: list[Collected]) -> None:
 def _said(paths: list[Path]) -> dict[Path, dict[str, Any]]:
     """What files say that they are: run, experiment, parameters and host; all by one query.
 
-    Of files among which one cannot be read, halves are asked.
+    Of files among which one cannot be read, halves are queried.
     """
     import duckdb
 

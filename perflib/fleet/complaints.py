@@ -8,8 +8,6 @@ from pathlib import Path
 
 from perflib.fleet.plan import Plan
 
-__all__ = ["Complaint", "complaints", "read_log"]
-
 _KEY = re.compile(r"\s+output: started/([0-9a-f]+)")
 _JOB = re.compile(r"\s+jobid: (\d+)")
 _MESSAGE = re.compile(r"\s+message: (.*)")

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from perflib.fleet.plan import Plan
 from perflib.model.errors import UserError
 
-__all__ = ["driving", "is_driven"]
-
 _LOCK = "driver.lock"
 
 

@@ -1,11 +1,12 @@
 """Run a plan: Snakemake starts one job a row, here one after the other, or through Slurm.
 
-Snakemake is told what is missing, and nothing else: results, checks and "exactly once" are the
-job's. A driver that was killed is started again and goes on.
+Snakemake gets what is missing, and nothing else: results, checks and "exactly once" are the
+job's. A driver that was killed is started again and continues.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -22,15 +23,19 @@ from perflib.fleet.driver import driving
 from perflib.fleet.incoming import take_in
 from perflib.fleet.job import same_host
 from perflib.fleet.plan import Plan
+from perflib.machine.scratch import scratch
 from perflib.measure.conditions import Conditions
-from perflib.measure.launch import command
+from perflib.measure.supervised import Supervised
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.extras import need
 
-__all__ = ["EXECUTORS", "find", "run", "to_do"]
-
-EXECUTORS = ("local", "slurm")
 _STEPS = re.compile(r"(\d+) of (\d+) steps")
+# A killed Snakemake leaves its temporary folder: `scratch` has it. Its jobs have their own.
+_IN_FOLDER = """\
+import runpy, sys, tempfile
+tempfile.tempdir = sys.argv.pop(1)
+runpy.run_module("snakemake", run_name="__main__", alter_sys=True)
+"""
 _END_S = 60.0  # for Snakemake to cancel what it has submitted
 
 
@@ -50,7 +55,7 @@ def to_do(plan: Plan, *, here: bool = False) -> list[str]:
             nodes = ", ".join(sorted({row.node for row in plan.rows.values()})[:5])
             msg = (
                 f"none of the plan's nodes ({nodes} ...) is this host, {name}: run it with "
-                "--on slurm or --on htcondor"
+                "--on slurm"
             )
             raise UserError(msg)
     return [row.key for row in rows if not results.is_done(plan, row.key)]
@@ -88,12 +93,14 @@ def run(
     UserError
         It cannot be started: a package or a scheduler is missing, or another driver is at work.
     MeasurementError
-        It was interrupted; the jobs were cancelled, and the same call goes on.
+        It was interrupted; the jobs were cancelled, and the same call continues.
     """
     need("snakemake")
     if on == "slurm":
         need("snakemake_executor_plugin_slurm")
-        find("sbatch")
+        if shutil.which("sbatch") is None:
+            msg = "there is no sbatch here: call perflib where the scheduler's clients are"
+            raise UserError(msg)
     with driving(plan):
         take_in(plan)
         keys = to_do(plan, here=on == "local")
@@ -103,21 +110,8 @@ def run(
         return keys
 
 
-def find(program: str) -> None:
-    """See that a scheduler's program is here.
-
-    Raises
-    ------
-    UserError
-        It is not.
-    """
-    if shutil.which(program) is None:
-        msg = f"there is no {program} here: call perflib where the scheduler's clients are"
-        raise UserError(msg)
-
-
 def _mark(plan: Plan, keys: Iterable[str]) -> None:
-    """Tell Snakemake what is missing: no mark of a started job stands for a result."""
+    """List for Snakemake what is missing: no mark of a started job stands for a result."""
     (plan.folder / "todo.txt").write_text("".join(f"{key}\n" for key in keys))
     shutil.rmtree(plan.folder / "started", ignore_errors=True)
 
@@ -130,48 +124,55 @@ def _snakemake(
     number: int,
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    words = [sys.executable, "-m", "snakemake", "--profile", f"profiles/{on}"]
+    words = [sys.executable, "-P", "-c", _IN_FOLDER]
+    others = ["--profile", f"profiles/{on}"]
     if on != "local":
-        words += ["--jobs", str(jobs), "--config", f"within_s={within_s}"]
-    argv, _ = command(Conditions(aslr=True), words)  # it dies with this process
+        others += ["--jobs", str(jobs), "--config", f"within_s={within_s}"]
     environment = {key: os.environ[key] for key in os.environ if key != "SNAKEMAKE_PROFILE"}
+    environment.setdefault("LOGNAME", str(os.getuid()))  # a container's user may have no name
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    name = f"driver-{stamp}-{time.time_ns() % 10**9:09}.log"
+    reading, writing = os.pipe()
     with (
-        (plan.folder / "logs" / f"driver-{stamp}-{time.time_ns() % 10**9:09}.log").open("w") as log,
-        subprocess.Popen(
-            argv, cwd=plan.folder, env=environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-            start_new_session=True,
-        ) as process,
+        scratch() as folder,
+        (plan.folder / "logs" / name).open("w") as log,
+        open(reading, errors="replace") as output,  # noqa: PTH123 (a descriptor)
+        Supervised(  # with what it started it dies with this process
+            [*words, str(folder), *others], Conditions(aslr=True), stdout=writing,
+            stderr=subprocess.STDOUT, environment=environment, cwd=plan.folder,
+        ) as job,
     ):  # fmt: skip
+        os.close(writing)
         try:
-            began, last = _follow(process, log, number, progress)
+            began, last = _follow(output, log, number, progress)
         except KeyboardInterrupt:
-            _interrupt(process, log)
+            _interrupt(job)
+            log.write(output.read())
             msg = (
                 f"interrupted: jobs that ran were cancelled, results are kept. 'perflib fleet run "
-                f"{plan.folder}' goes on"
+                f"{plan.folder}' continues"
             )
             raise MeasurementError(msg) from None
-        status = process.wait()
-    if status and not began:
-        msg = f"Snakemake did not start any job: {last or f'status {status}'} (see {log.name})"
+        job.ended(_END_S)
+        job.kill()
+    if job.returncode and not began:
+        why = last or f"status {job.returncode}"
+        msg = f"Snakemake did not start any job: {why} (see {log.name})"
         raise MeasurementError(msg)
 
 
 def _follow(
-    process: subprocess.Popen[str],
+    output: IO[str],
     log: IO[str],
     number: int,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[bool, str]:
-    """Keep what Snakemake says, which also tells how far it is: nothing is polled meanwhile.
+    """Keep Snakemake's output, which also reports progress: nothing polls meanwhile.
 
     Whether it began a job, and its last line.
     """
-    assert process.stdout is not None
     began, last = False, ""
-    for line in process.stdout:
+    for line in output:
         log.write(line)
         log.flush()
         last = line.strip() or last
@@ -181,14 +182,9 @@ def _follow(
     return began, last
 
 
-def _interrupt(process: subprocess.Popen[str], log: IO[str]) -> None:
+def _interrupt(job: Supervised) -> None:
     """Have Snakemake cancel its jobs, and end; a second Ctrl-C ends it at once."""
-    try:
-        os.killpg(process.pid, signal.SIGINT)
-        said, _ = process.communicate(timeout=_END_S)
-        log.write(said or "")
-    except ProcessLookupError:
-        pass
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+    with contextlib.suppress(KeyboardInterrupt):
+        os.killpg(job.pid, signal.SIGINT)
+        job.ended(_END_S)
+    job.kill()

@@ -6,11 +6,9 @@ from perflib.fleet import results
 from perflib.fleet.attempts import read
 from perflib.fleet.plan import Plan
 
-__all__ = ["take_in"]
-
 
 def take_in(plan: Plan) -> None:
-    """Take in what lies in ``incoming/``; what has not arrived whole stays aside, with its record.
+    """Take in the files of ``incoming/``; what has not arrived whole stays aside, with its record.
 
     Raises
     ------

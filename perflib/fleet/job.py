@@ -1,7 +1,7 @@
 """The job: what runs on a node for one row of a plan.
 
-It waits for its turn on this node, looks whether its result is there, checks that it is where it
-should be, measures into a folder of this node, publishes one file, and says what became of it.
+It waits for its turn on this node, checks whether its result is there, and whether it runs where it
+should, measures into a folder of this node, publishes one file, and records what became of it.
 Exactly once is its own doing: engines start jobs again after a crash.
 """
 
@@ -23,7 +23,7 @@ from typing import Any
 
 from perflib.fleet import attempts, results
 from perflib.fleet.attempts import Attempt
-from perflib.fleet.beside import Beside
+from perflib.fleet.cpu_use import CpuUse
 from perflib.fleet.manifest import Row
 from perflib.fleet.plan import Plan
 from perflib.kernels.bundle import open_bundle, perflib_version
@@ -34,12 +34,10 @@ from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 from perflib.model.errors import PerflibError
 
-__all__ = ["Told", "perform", "same_host"]
-
-_CLOCK_S = 60.0  # a clock may be wrong by this: node and file server are seldom in step
+_CLOCK_S = 60.0  # a clock may be wrong by this: node and file server differ
 _GRACE_S = 20.0  # to put settings back
-_ALONE = 0.1  # CPU seconds a second of all others: a tenth of a core
-_MOST_WORDS = 500
+_MAX_OTHERS_CPU = 0.1  # CPU seconds a second of all others: a tenth of a core
+_MAX_REASON_CHARS = 500
 _BY_SIGNAL = "its job was ended by a signal: cancelled, or at the scheduler's time limit"
 
 # All that a measured process is given: the same on each node, whatever started it. Snakemake
@@ -51,7 +49,7 @@ _PASSED = (
 
 
 @dataclass
-class Told:
+class JobOutcome:
     """What became of a job: a state, why, and facts for its record."""
 
     state: str
@@ -59,7 +57,7 @@ class Told:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-class _OtherwiseError(Exception):
+class _NotMeasuredError(Exception):
     """It cannot be measured here, or was not: a state and a reason."""
 
     def __init__(self, reason: str, state: str) -> None:
@@ -67,7 +65,7 @@ class _OtherwiseError(Exception):
         self.state = state
 
 
-def perform(plan: Plan, row: Row, *, transferred: bool = False) -> Told:
+def perform(plan: Plan, row: Row, *, transferred: bool = False) -> JobOutcome:
     """Do a job, unless its result is there.
 
     Parameters
@@ -79,7 +77,7 @@ def perform(plan: Plan, row: Row, *, transferred: bool = False) -> Told:
 
     Returns
     -------
-    Told
+    JobOutcome
         ``done``, or why not; the same is in the attempt's record.
 
     Raises
@@ -89,7 +87,7 @@ def perform(plan: Plan, row: Row, *, transferred: bool = False) -> Told:
     """
     with _turn():
         if not transferred and results.is_done(plan, row.key):
-            return Told("done", "it was done before")
+            return JobOutcome("done", "it was done before")
         folder = plan.folder / ("incoming" if transferred else "attempts")
         attempt = attempts.begin(
             folder, row.key, host=_host(), slurm_node=os.environ.get("SLURMD_NODENAME"),
@@ -98,17 +96,17 @@ def perform(plan: Plan, row: Row, *, transferred: bool = False) -> Told:
         began = time.monotonic()
         facts: dict[str, Any] = {}
         try:
-            told = Told("done", facts=facts)
+            outcome = JobOutcome("done", facts=facts)
             _measure(plan, row, attempt, facts, transferred)
-        except _OtherwiseError as error:
-            told = Told(error.state, str(error), facts)
+        except _NotMeasuredError as error:
+            outcome = JobOutcome(error.state, str(error), facts)
         except KeyboardInterrupt:
-            told = Told("cancelled", _BY_SIGNAL, facts)
+            outcome = JobOutcome("cancelled", _BY_SIGNAL, facts)
         except (PerflibError, OSError) as error:
-            told = Told("failed", _short(str(error)), facts)
+            outcome = JobOutcome("failed", _short(str(error)), facts)
         facts["seconds"] = round(time.monotonic() - began, 1)
-        attempt.ended(told.state, told.reason, **facts)
-        return told
+        attempt.ended(outcome.state, outcome.reason, **facts)
+        return outcome
 
 
 @contextlib.contextmanager
@@ -135,7 +133,7 @@ def _measure(
     _check_place(row)
     _check_clock(plan, attempt, facts)
     kernels = _check_code(plan, transferred)
-    facts["slurm_jobs_beside"] = _jobs_beside()
+    facts["slurm_jobs_beside"] = _other_jobs()
     facts["cpus"] = {"allowed": len(os.sched_getaffinity(0)), "online": os.cpu_count()}
     with scratch() as folder:
         environment = {name: os.environ[name] for name in _PASSED if name in os.environ}
@@ -143,11 +141,12 @@ def _measure(
         environment |= {"PERFLIB_PROGRESS": "none"}
         if kernels is not None:
             environment["PERFLIB_KERNELS"] = str(kernels)
-        beside, began = Beside(), time.monotonic()
+        cpu_use, began = CpuUse(), time.monotonic()
         answer = _answer(row, environment, folder, attempt)
         spent = time.monotonic() - began
-        facts |= beside.report()
-        facts["alone"] = facts["others_cpu_s"] < _ALONE * spent and not facts["slurm_jobs_beside"]
+        facts |= cpu_use.report()
+        quiet = facts["others_cpu_s"] < _MAX_OTHERS_CPU * spent
+        facts["alone"] = quiet and not facts["slurm_jobs_beside"]
         facts["run"], made = answer["run"], Path(answer["file"])
         facts["sha256"] = results.sha256_of(made)
         try:
@@ -157,7 +156,7 @@ def _measure(
             place = results.publish(plan, row.key, made, attempt.name)
         except OSError as error:
             msg = f"its result cannot be written to the plan: {error.strerror or error}"
-            raise _OtherwiseError(msg, "failed") from error
+            raise _NotMeasuredError(msg, "failed") from error
         if place.parent.name == "second":
             facts["second"] = place.name
 
@@ -173,11 +172,11 @@ def _check_place(row: Row) -> None:
     """The node that the manifest names, by the scheduler's name and by the kernel's."""
     scheduled = os.environ.get("SLURMD_NODENAME")
     if scheduled and scheduled != row.node:
-        msg = f"it is meant for {row.node}, and Slurm started it on {scheduled}"
-        raise _OtherwiseError(msg, "wrong node")
+        msg = f"it belongs on {row.node}, and Slurm started it on {scheduled}"
+        raise _NotMeasuredError(msg, "wrong node")
     if not same_host(row.hostname, _host()):
         msg = f"{row.node} should be the host {row.hostname}, and this one is called {_host()}"
-        raise _OtherwiseError(msg, "wrong node")
+        raise _NotMeasuredError(msg, "wrong node")
 
 
 def same_host(one: str, other: str) -> bool:
@@ -203,14 +202,14 @@ def _check_clock(plan: Plan, attempt: Attempt, facts: dict[str, Any]) -> None:
     if abs(off) > _CLOCK_S:
         how = f"{abs(off):.0f} s {'ahead' if off > 0 else 'behind'}"
         msg = f"its clock is {how}: set it, and run again"
-        raise _OtherwiseError(msg, "refused")
+        raise _NotMeasuredError(msg, "refused")
 
 
 def _check_code(plan: Plan, transferred: bool) -> Path | None:
     """The perflib and the kernels that the plan names; where the kernels are."""
     if (here := perflib_version()) != plan.perflib:
         msg = f"the plan was made by perflib {plan.perflib}, and this node has {here}"
-        raise _OtherwiseError(msg, "refused")
+        raise _NotMeasuredError(msg, "refused")
     if not plan.bundle:
         return None
     named = Path(plan.bundle_folder)
@@ -218,15 +217,15 @@ def _check_code(plan: Plan, transferred: bool) -> Path | None:
     try:
         found = open_bundle(folder).sha256
     except PerflibError as error:
-        raise _OtherwiseError(str(error).replace("PERFLIB_KERNELS=", ""), "refused") from error
+        raise _NotMeasuredError(str(error).replace("PERFLIB_KERNELS=", ""), "refused") from error
     if found != plan.bundle:
         msg = f"the bundle {folder} is not the one that the plan was made with: plan again"
-        raise _OtherwiseError(msg, "refused")
+        raise _NotMeasuredError(msg, "refused")
     return folder
 
 
-def _jobs_beside() -> int | None:
-    """How many other jobs Slurm runs on this node; ``None`` where it cannot be asked."""
+def _other_jobs() -> int | None:
+    """How many other jobs Slurm runs on this node; ``None`` where it does not answer."""
     node, job = os.environ.get("SLURMD_NODENAME"), os.environ.get("SLURM_JOB_ID")
     if not node or not job:
         return None
@@ -244,8 +243,8 @@ def _jobs_beside() -> int | None:
 def _answer(
     row: Row, environment: dict[str, str], folder: Path, attempt: Attempt
 ) -> dict[str, Any]:
-    """Measure; what the process says at its end. It dies with this one."""
-    words = [sys.executable, "-m", "perflib.fleet.measured"]
+    """Measure; what the process reports at its end. It dies with this one."""
+    words = [sys.executable, "-P", "-m", "perflib.fleet.measured"]
     argv, _ = command(Conditions(aslr=True), words)
     wanted = {"experiment": row.experiment, "params": dict(row.params), "tag": row.key}
     with (
@@ -256,11 +255,11 @@ def _answer(
         ) as process,
     ):  # fmt: skip
         try:
-            said, _ = process.communicate(json.dumps(wanted).encode(), timeout=row.limit_s)
+            output, _ = process.communicate(json.dumps(wanted).encode(), timeout=row.limit_s)
         except subprocess.TimeoutExpired:
             _end(process)
             msg = f"not done within its {row.limit_s} s (limit_s in the manifest)"
-            raise _OtherwiseError(msg, "too slow") from None
+            raise _NotMeasuredError(msg, "too slow") from None
         except KeyboardInterrupt:
             attempt.ended("cancelled", _BY_SIGNAL)  # at once: a scheduler may soon kill
             _end(process)
@@ -274,13 +273,13 @@ def _answer(
         how = f"ended with status {process.returncode}"
         if process.returncode < 0:
             how = f"was ended by {signal_name(-process.returncode)}"
-        last = f"; it said: {words[-1]}" if words else ""
-        raise _OtherwiseError(_short(f"the measured process {how}{last}"), "failed")
-    answer: dict[str, Any] = json.loads(said)
+        last = f"; its last message: {words[-1]}" if words else ""
+        raise _NotMeasuredError(_short(f"the measured process {how}{last}"), "failed")
+    answer: dict[str, Any] = json.loads(output)
     if "error" in answer:
-        raise _OtherwiseError(_short(answer["error"]), "failed")
+        raise _NotMeasuredError(_short(answer["error"]), "failed")
     if answer["stopped"] == "interrupted":
-        raise _OtherwiseError(_BY_SIGNAL, "cancelled")
+        raise _NotMeasuredError(_BY_SIGNAL, "cancelled")
     return answer
 
 
@@ -296,4 +295,4 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _short(words: str) -> str:
     words = " ".join(words.split())
-    return words if len(words) <= _MOST_WORDS else words[: _MOST_WORDS - 1] + "…"
+    return words if len(words) <= _MAX_REASON_CHARS else words[: _MAX_REASON_CHARS - 1] + "…"

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from perflib.model.errors import UserError
-
-__all__ = ["COLUMNS", "Row", "key_of", "read", "write"]
+from perflib.store.files import json_of
 
 COLUMNS = ("key", "node", "hostname", "experiment", "limit_s", "params")
 _DIGITS = 16  # of the key: a farm of a million rows has two of one key with probability 3e-8
@@ -70,7 +69,7 @@ def read(path: Path) -> list[Row]:
                     cells["hostname"],
                     cells["experiment"],
                     int(cells["limit_s"]),
-                    json.loads(cells["params"]),
+                    json_of(cells["params"]),
                 )
                 for cells in csv.DictReader(file)
             ]

@@ -19,7 +19,7 @@ def _main() -> None:
     from perflib.experiments import get
     from perflib.model.errors import PerflibError
     from perflib.model.extras import installed
-    from perflib.model.store import saved_path
+    from perflib.store.run_files import saved_path
 
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -29,14 +29,14 @@ def _main() -> None:
             experiment = get(wanted["experiment"])
             params = experiment.Params.make(wanted["params"])
             run = experiment.measure(params, None, stop, tag=wanted["tag"])
-        said = {
+        reported = {
             "run": run.id,
             "file": str(saved_path(run.id)),
             "stopped": run.provenance["stopped"],
         }
     except PerflibError as error:
-        said = {"error": str(error)}
-    json.dump(said, sys.stdout)
+        reported = {"error": str(error)}
+    json.dump(reported, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Lists of nodes: from a file, from Slurm's ``sinfo``, from HTCondor's ``condor_status``."""
+"""Lists of nodes: from a file, or from Slurm's ``sinfo``."""
 
 from __future__ import annotations
 
@@ -13,17 +13,6 @@ from pathlib import Path
 from perflib.model.errors import UserError, choose
 from perflib.model.escape import csv_cell, from_csv_cell
 
-__all__ = [
-    "Node",
-    "as_csv",
-    "ask_condor",
-    "ask_sinfo",
-    "from_condor",
-    "from_sinfo",
-    "parse",
-    "read",
-]
-
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _HOSTLIST = re.compile(r"[A-Za-z0-9._-]+\[[0-9,-]+\]")  # Slurm's short form of several names
 _RESERVED = ("node", "hostname")
@@ -32,8 +21,6 @@ _MOST_NODES = 100_000
 
 _SINFO = ("node", "hostname", "partition", "features", "cpus", "memory_mb")
 _SINFO_FORMAT = "%N|%n|%P|%f|%c|%m"  # of the node: its name, its host's, and so on
-_CONDOR = ("node", "arch", "system", "cpus", "memory_mb")
-_CONDOR_NAMES = ("Machine", "Arch", "OpSysAndVer", "DetectedCpus", "DetectedMemory")
 
 
 @dataclass(frozen=True)
@@ -104,16 +91,21 @@ def parse(text: str, origin: str) -> list[Node]:
 
 
 def from_sinfo(text: str) -> list[Node]:
-    """The nodes of what `ask_sinfo` asked for; a node of several partitions comes once."""
-    return _checked(_first_of_each(_SINFO, text, "|"), "sinfo")
+    """The nodes of ``sinfo``'s output; a node of several partitions comes once."""
+    found: dict[str, Node] = {}
+    for line in filter(str.strip, text.splitlines()):
+        cells = [cell.strip() for cell in line.split("|")]
+        known = {
+            name: cell
+            for name, cell in zip(_SINFO, cells, strict=False)
+            if cell not in ("", "(null)")
+        }
+        if name := known.pop("node", ""):
+            found.setdefault(name, Node(name, known.pop("hostname", name), known))
+    return _checked(list(found.values()), "sinfo")
 
 
-def from_condor(text: str) -> list[Node]:
-    """The machines of what `ask_condor` asked for; a machine of several slots comes once."""
-    return _checked(_first_of_each(_CONDOR, text, "\t"), "condor_status")
-
-
-def ask_sinfo(partition: str | None) -> list[Node]:
+def query_sinfo(partition: str | None) -> list[Node]:
     """The nodes that Slurm has, or those of one partition.
 
     Raises
@@ -122,12 +114,22 @@ def ask_sinfo(partition: str | None) -> list[Node]:
         There is no ``sinfo`` here, it fails, or it names none.
     """
     words = ["sinfo", "--noheader", "--Node", f"--format={_SINFO_FORMAT}"]
-    return from_sinfo(_asked([*words, *([f"--partition={partition}"] if partition else [])]))
-
-
-def ask_condor() -> list[Node]:
-    """The machines of HTCondor's pool; errors as of `ask_sinfo`."""
-    return from_condor(_asked(["condor_status", "-autoformat:t", *_CONDOR_NAMES]))
+    if partition:
+        words.append(f"--partition={partition}")
+    try:
+        output = subprocess.run(
+            words, capture_output=True, text=True, errors="replace", timeout=120, check=False
+        )
+    except FileNotFoundError:
+        msg = "there is no sinfo here: call perflib where the scheduler's clients are"
+        raise UserError(msg) from None
+    except subprocess.TimeoutExpired:
+        msg = "sinfo did not answer within two minutes"
+        raise UserError(msg) from None
+    if output.returncode:
+        msg = f"sinfo fails: {output.stderr.strip() or f'status {output.returncode}'}"
+        raise UserError(msg)
+    return from_sinfo(output.stdout)
 
 
 def as_csv(nodes: Sequence[Node]) -> str:
@@ -140,37 +142,6 @@ def as_csv(nodes: Sequence[Node]) -> str:
             cells = [csv_cell(node.attributes.get(name, "")) for name in names]
             rows.writerow([node.name, node.hostname, *cells])
         return text.getvalue()
-
-
-def _asked(words: list[str]) -> str:
-    try:
-        answer = subprocess.run(
-            words, capture_output=True, text=True, errors="replace", timeout=120, check=False
-        )
-    except FileNotFoundError:
-        msg = f"there is no {words[0]} here: call perflib where the scheduler's clients are"
-        raise UserError(msg) from None
-    except subprocess.TimeoutExpired:
-        msg = f"{words[0]} did not answer within two minutes"
-        raise UserError(msg) from None
-    if answer.returncode:
-        msg = f"{words[0]} fails: {answer.stderr.strip() or f'status {answer.returncode}'}"
-        raise UserError(msg)
-    return answer.stdout
-
-
-def _first_of_each(columns: Sequence[str], text: str, sign: str) -> list[Node]:
-    found: dict[str, Node] = {}
-    for line in filter(str.strip, text.splitlines()):
-        cells = [cell.strip() for cell in line.split(sign)]
-        known = {
-            name: cell
-            for name, cell in zip(columns, cells, strict=False)
-            if cell not in ("", "(null)", "undefined")
-        }
-        if name := known.pop("node", ""):
-            found.setdefault(name, Node(name, known.pop("hostname", name), known))
-    return list(found.values())
 
 
 def _named(header: list[str], rows: Iterable[list[str]], origin: str) -> list[Node]:

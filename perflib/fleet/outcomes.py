@@ -35,14 +35,12 @@ from perflib.machine.processes import is_gone
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["STATES", "Outcome", "outcomes", "table"]
-
 STATES = (
     "done", "running", "waiting", "failed", "too slow", "cancelled", "wrong node", "refused",
     "unreachable", "lost",
 )  # fmt: skip
 _FACTS = ("run", "seconds", "alone", "engine_cpu_s", "others_cpu_s")  # of an attempt's end
-_MORE_S = 120.0  # beyond its limit, before a job is given up: it ends, and copies
+_ENDING_S = 120.0  # after its limit, before a job is given up: it ends, and copies
 
 
 @dataclass(frozen=True)
@@ -92,8 +90,8 @@ def _outcome(
     made = [one for one in mine if one.end.get("state") == "done" and "second" not in one.end]
     start, end = dict[str, Any](), dict[str, Any]()
     if mine:
-        told = made[-1] if made and state == "done" else mine[-1]
-        start, end = told.start, told.end
+        shown = made[-1] if made and state == "done" else mine[-1]
+        start, end = shown.start, shown.end
     if second:
         reason = "; ".join(filter(None, [reason, f"{len(second)} more in second/"]))
     facts: dict[str, Any] = {name: end.get(name) for name in _FACTS}
@@ -131,7 +129,7 @@ def _state(
         return ("running", f"on {host}") if _may_run(row, last) else ("lost", _lost(last))
     if complaint is not None:
         return complaint.state, complaint.reason
-    return "waiting", "" if driven else f"'perflib fleet run {plan.folder.name}' goes on"
+    return "waiting", "" if driven else f"'perflib fleet run {plan.folder.name}' continues"
 
 
 def _may_run(row: Row, attempt: Attempt) -> bool:
@@ -139,7 +137,7 @@ def _may_run(row: Row, attempt: Attempt) -> bool:
         return False
     with contextlib.suppress(OSError):
         began = attempt.path.stat().st_mtime
-        return datetime.now(UTC).timestamp() < began + row.limit_s + _MORE_S
+        return datetime.now(UTC).timestamp() < began + row.limit_s + _ENDING_S
     return False
 
 

@@ -9,7 +9,7 @@
 ``results/``       ``KEY.parquet`` and ``KEY.sha256``: done
 ``second/``        a second result of a key, and what was damaged: never chosen
 ``attempts/``      what became of each attempt (`perflib.fleet.attempts`)
-``logs/``          what the engine said
+``logs/``          what the engine printed
 =================  ==============================================================
 """
 
@@ -31,12 +31,11 @@ from perflib.fleet.nodes import Node
 from perflib.fleet.workflow import write_workflow
 from perflib.kernels.bundle import open_bundle
 from perflib.model.errors import UserError, choose
-
-__all__ = ["FOLDERS", "Plan", "check_free", "create", "open_plan", "planned"]
+from perflib.store.files import json_of
 
 FOLDERS = ("results", "second", "attempts", "incoming", "logs")
 _FORMAT = 1
-_LIMIT_TIMES, _LIMIT_MORE_S = 3, 300  # beside the budget a job prepares, and compiles perhaps
+_LIMIT_TIMES, _LIMIT_MORE_S = 3, 300  # apart from its budget a job prepares, and may compile
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Plan:
     """A plan that is there.
 
     ``perflib`` is the version that made it; ``bundle`` the SHA-256 of the bundle's manifest and
-    ``bundle_folder`` where it lies, both empty where nodes compile.
+    ``bundle_folder`` its place, both empty where nodes compile.
     """
 
     folder: Path
@@ -195,7 +194,7 @@ def check_free(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _beside(folder: Path) -> Iterator[Path]:
-    """A folder beside another, removed if it is still there at the end."""
+    """A folder next to another, removed if it is still there at the end."""
     made = Path(tempfile.mkdtemp(prefix=".plan-", dir=folder.parent))
     made.chmod(0o755)
     try:
@@ -214,7 +213,7 @@ def open_plan(folder: Path) -> Plan:
     """
     place = folder / "plan.json"
     try:
-        found = json.loads(place.read_text())
+        found = json_of(place.read_text())
         if found["format"] != _FORMAT:
             msg = f"{place} has format {found['format']}, which this perflib does not read"
             raise UserError(msg)

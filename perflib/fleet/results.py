@@ -1,4 +1,4 @@
-"""Results: one file a key beside its checksum. Done means that both are there and agree."""
+"""Results: one file a key and its checksum. Done means that both are there and agree."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ import shutil
 from pathlib import Path
 
 from perflib.fleet.plan import Plan
-from perflib.model.files import replacing
-
-__all__ = ["is_done", "publish", "result", "second_results", "sha256_of"]
+from perflib.store.files import replacing
 
 
 def result(plan: Plan, key: str) -> Path:
-    """Where the result of a key lies, once there is one."""
+    """The place of a key's result, once there is one."""
     return plan.folder / "results" / f"{key}.parquet"
 
 
@@ -37,7 +35,7 @@ def sha256_of(file: Path) -> str:
 def publish(plan: Plan, key: str, made: Path, attempt: str) -> Path:
     """Put a measured file into its place, or, where the key has its result, among the second ones.
 
-    What lies there and is not whole is moved aside; nothing is replaced or removed.
+    A file there that is not whole is moved aside; nothing is replaced or removed.
 
     Returns
     -------

@@ -2,57 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
-
-__all__ = ["PROFILES", "write_workflow"]
-
-# The marks below started/ are all that Snakemake knows: it removes the output of what it starts.
-_SNAKEFILE = """\
-# Starts one job for each key in todo.txt, on the node that the manifest names. Which rows are done,
-# perflib knows: 'perflib fleet run' writes todo.txt, and each job looks for its result first.
-import csv
-import math
-import sys
-
-with open("manifest.csv", newline="") as file:
-    ROWS = {row["key"]: row for row in csv.DictReader(file)}
-WITHIN_S = int(config.get("within_s", 86400))
-
-
-def minutes(wildcards):
-    return math.ceil(int(ROWS[wildcards.key]["limit_s"]) / 60) + 2
-
-
-def place(wildcards, attempt):
-    # Slurm gives a job up when it can no longer end by its deadline: because its node is down.
-    within_s = WITHIN_S if attempt == 1 else min(WITHIN_S, 600)
-    node, seconds = ROWS[wildcards.key]["node"], within_s + 60 * minutes(wildcards)
-    return f"--nodelist={node} --exclusive --deadline=now+{seconds}"
-
-
-def todo(_):
-    with open("todo.txt") as file:
-        return [f"started/{key}" for key in file.read().split()]
-
-
-rule all:
-    input: todo
-
-
-rule measure:
-    output: "started/{key}"
-    resources:
-        perf_slot=1,
-        cpus_per_task=-1,  # all that the node has; of memory, too
-        mem_mb=0,
-        disk_mb=0,
-        runtime=minutes,
-        slurm_extra=place,
-    params:
-        python=sys.executable,
-    shell:
-        "exec {params.python:q} -m perflib fleet job . {wildcards.key}"
-"""
 
 _COMMON = """\
 keep-going: true
@@ -87,7 +38,7 @@ slurm-logdir: logs/slurm
 
 def write_workflow(folder: Path) -> None:
     """Write the Snakefile and the profiles."""
-    (folder / "Snakefile").write_text(_SNAKEFILE)
+    shutil.copyfile(Path(__file__).with_name("Snakefile"), folder / "Snakefile")
     for name, text in PROFILES.items():
         place = folder / "profiles" / name
         place.mkdir(parents=True)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perflib.framework.schema import Column
+from perflib.framework.schema import START, Column
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,54 +23,26 @@ if TYPE_CHECKING:
 
     from perflib.stats.alone import Calibration
 
-__all__ = ["BRACKET_COLUMNS", "CHASE_COLUMNS", "Told", "bracket_columns", "core_mhz", "tell"]
-
 _ADDITIONS = 6400  # of the chain: BRACKET_ADDITIONS in bracket.h
 _UNKNOWN = -1  # what the kernel writes for a value that it could not get
 
+
+def _ns(name: str, about: str) -> Column:
+    return Column(name, "number", "ns", about, least=_UNKNOWN)
+
+
 BRACKET_COLUMNS = (
-    Column("cpu_time_ns", "number", "ns", "time the thread had the core", least=_UNKNOWN),
-    Column(
-        "run_delay_ns",
-        "number",
-        "ns",
-        "time it was ready to run and waited for the core",
-        least=_UNKNOWN,
-    ),
-    Column(
-        "throttled_ns",
-        "number",
-        "ns",
-        "time it was stopped because a CPU quota was spent",
-        least=_UNKNOWN,
-    ),
-    Column(
-        "probe_before_ns",
-        "number",
-        "ns",
-        "a loop that fills the execution ports, just before",
-        least=_UNKNOWN,
-    ),
-    Column("probe_after_ns", "number", "ns", "the same just after", least=_UNKNOWN),
-    Column(
-        "chain_before_ns",
-        "number",
-        "ns",
-        "6400 dependent additions (a cycle each) before",
-        least=_UNKNOWN,
-    ),
-    Column("chain_after_ns", "number", "ns", "the same after", least=_UNKNOWN),
+    _ns("cpu_time_ns", "time the thread had the core"),
+    _ns("run_delay_ns", "time it was ready to run and waited for the core"),
+    _ns("throttled_ns", "time it was stopped because a CPU quota was spent"),
+    _ns("probe_before_ns", "a loop that fills the execution ports, just before"),
+    _ns("probe_after_ns", "the same just after"),
+    _ns("chain_before_ns", "6400 dependent additions (a cycle each) before"),
+    _ns("chain_after_ns", "the same after"),
 )
-
-
 CHASE_COLUMNS = (
     Column("core_mhz", "number", "MHz", "the core's frequency just before and after"),
-    Column(
-        "start_ns",
-        "integer",
-        "ns",
-        "when it began, on one clock for the whole run; without it rounds count alike",
-    ),
+    START,
     Column("involuntary_switches", "integer", "", "times the thread was pushed aside"),
     *BRACKET_COLUMNS,
 )
@@ -102,7 +74,7 @@ def core_mhz(samples: NDArray[Any]) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
-class Told:
+class CoreStates:
     """What the probes of a table tell, in the order of its rows.
 
     Parameters
@@ -132,18 +104,18 @@ class Told:
 
     @property
     def usable(self) -> NDArray[np.bool_]:
-        """The samples to compare: those alone, and all where nothing can be told on any core."""
+        """The samples to compare: those alone, or all if no core's samples can be classified."""
         import numpy as np
 
-        return self.alone if self.any_told else np.ones(len(self.states), dtype=np.bool_)
+        return self.alone if self.any_calibrated else np.ones(len(self.states), dtype=np.bool_)
 
     @property
-    def any_told(self) -> bool:
-        """Whether the probes of any core told anything."""
-        return any(one.told == "told" for one in self.calibrations.values())
+    def any_calibrated(self) -> bool:
+        """Whether the probes of any core are calibrated."""
+        return any(one.calibrated for one in self.calibrations.values())
 
 
-def tell(samples: pd.DataFrame) -> Told | None:
+def classify(samples: pd.DataFrame) -> CoreStates | None:
     """What the probes say about each row; ``None`` where the table has no probes.
 
     The rows need ``cpu``. Chains are used where all four columns are there.
@@ -187,4 +159,4 @@ def tell(samples: pd.DataFrame) -> Told | None:
             ports = probes[cpu].ports()
             near = at_a_level(probes[cpu], calibrations[cpu]).all(axis=0)
             clock[at] = np.where(near, ports.mean(axis=0) - min(known), np.nan)
-    return Told(found, clock, calibrations, shared)
+    return CoreStates(found, clock, calibrations, shared)

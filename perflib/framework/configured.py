@@ -13,10 +13,8 @@ from typing import Any
 
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import Params
-from perflib.model import config
 from perflib.model.errors import UserError, choose
-
-__all__ = ["documentation", "params", "presets"]
+from perflib.store import config
 
 
 def params(experiment: Experiment, given: Mapping[str, Any], preset: str | None = None) -> Params:

@@ -4,12 +4,14 @@ An experiment is a folder. Its ``__init__`` declares what it is (parameters, col
 imports nothing heavy; its modules do the work, by names that are the same in every folder:
 
 ``measure``
-    ``plan(params)``, ``pilot(params, plan)`` where there is one, ``take(params, session)``.
+    ``plan(params)``, ``pilot(params, plan)`` where the plan needs one, ``take(params, session)``.
 ``analyse``
-    ``findings(run)``, ``tables(run)``, and ``compare(first, second)`` and ``levels(run)`` where
-    it has its own.
+    ``findings(run)``, ``tables(run)``; ``compare(first, second)`` and ``levels(run)`` where the
+    ones of this module do not fit.
 ``figures``
     ``plots(run)``: how each figure is drawn, by name; the table of that name holds its data.
+
+Their types are in `perflib.framework.steps`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import importlib
 import platform
 import sys
 import threading
@@ -38,15 +39,15 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from perflib.framework.steps import Drawing, Plots, Steps, Tables
     from perflib.measure.journal import Journal
     from perflib.measure.schedule import Columns, Progress
     from perflib.model.claim import Claim
     from perflib.model.finding import Finding
     from perflib.model.run import Run
 
-__all__ = ["Experiment", "Session"]
-
-_LEAST_S = 16.0  # a decision to stop early needs several batches
+_PROCESSORS, _LINE_BYTES = ("x86_64", "aarch64"), 64  # what kernels_c is written for
+_MIN_S = 16.0  # a decision to stop early needs several batches
 _RECORDED = ("numpy", "pandas", "scipy", "cffi", "duckdb")
 
 
@@ -73,7 +74,7 @@ class Session:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """What was decided when the run began, so that it goes on in the same way."""
+        """What was decided when the run began, so that it resumes in the same way."""
         plan: dict[str, Any] = self.journal.header["plan"]
         return plan
 
@@ -83,7 +84,7 @@ class Session:
         configurations: int,
         trial: Callable[[int, int], Columns],
         half_width: Callable[[pd.DataFrame], float],
-        least_s: float = _LEAST_S,
+        least_s: float = _MIN_S,
     ) -> str:
         """``take_rounds`` as the parameters say, into the journal; ``least_s``: not less."""
         from perflib.measure.schedule import take_rounds
@@ -121,17 +122,21 @@ class Experiment:
     tables: ClassVar[Mapping[str, str]]  # what each derived table holds
     plots: ClassVar[Mapping[str, str]]  # what each figure shows
     hypotheses: ClassVar[tuple[str, ...]] = ()  # those on which it gives a verdict
-    x86_only: ClassVar[bool] = False  # its kernel is written in that processor's assembler
+    placed_by_line: ClassVar[bool] = False  # its kernel places data by cache lines of 64 bytes
     live_rounds: ClassVar[int] = 3  # complete ones, before a figure of a running measurement shows
-    published_table: ClassVar[str] = ""  # what others measured, to show beside it
+    published_table: ClassVar[str] = ""  # what others measured, to compare with
     # Columns and parameters that were called otherwise in runs of an earlier schema.
     renamed: ClassVar[Mapping[str, str]] = {}
 
     # --- what each experiment's modules do ------------------------------------------------------
 
-    def _part(self, module: str) -> Any:
-        with installed():
-            return importlib.import_module(f"{type(self).__module__}.{module}")
+    def _steps(self) -> Steps[Any]:
+        """Its modules ``measure`` and ``analyse``, imported when they are needed."""
+        raise NotImplementedError
+
+    def _figures(self) -> Drawing:
+        """Its module ``figures``, imported when it is needed."""
+        raise NotImplementedError
 
     def plan(self, params: Any) -> dict[str, Any]:
         """Decide what stays the same when the run is resumed; nothing is measured.
@@ -143,8 +148,7 @@ class Experiment:
         """
         if not params.settings:  # what is missing may be what a setting brings
             self._check_available()
-        plan: dict[str, Any] = self._part("measure").plan(params)
-        return plan
+        return self._steps().measure.plan(params)
 
     def _check_available(self) -> None:
         if reason := self.unavailable():
@@ -152,19 +156,17 @@ class Experiment:
 
     def pilot(self, params: Any, plan: Mapping[str, Any]) -> dict[str, Any]:
         """Measure what the plan still lacks, with the journal open and all settings in force."""
-        measure = self._part("measure")
-        found: dict[str, Any] = measure.pilot(params, plan) if hasattr(measure, "pilot") else {}
-        return found
+        pilot = self._steps().pilot
+        return {} if pilot is None else pilot(params, plan)
 
     def take(self, params: Any, session: Session) -> str:
         """Measure into ``session.journal``; returns why it ended."""
-        why: str = self._part("measure").take(params, session)
-        return why
+        return self._steps().measure.take(params, session)
 
     def analyse(self, run: Run) -> list[Finding]:
         """What the samples say; no verdict where what was measured hardly varies."""
         run = self.current(run)
-        found: list[Finding] = self._part("analyse").findings(run)
+        found = self._steps().analyse.findings(run)
         if note := recording_of(run):
             found = [dataclasses.replace(one, recorded=note) for one in found]
         hardly_varies = too_few_values(run.samples, self.columns)
@@ -188,26 +190,23 @@ class Experiment:
         from perflib.framework.levels import levels
 
         run = self.current(run)
-        own = getattr(self._part("analyse"), "levels", None)
-        found: pd.DataFrame = own(run) if own else levels(run.samples, self.columns)
-        return found
+        of_experiment = self._steps().levels
+        return of_experiment(run) if of_experiment else levels(run.samples, self.columns)
 
-    def derived(self, run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
+    def derived(self, run: Run) -> Tables:
         """How each table of a run is made, by name."""
-        tables: dict[str, Callable[[], pd.DataFrame]] = self._part("analyse").tables(
-            self.current(run)
-        )
-        return tables
+        return self._steps().analyse.tables(self.current(run))
 
-    def drawings(self, run: Run) -> dict[str, Callable[[], Figure]]:
+    def drawings(self, run: Run) -> Plots:
         """How each figure of a run is drawn, by name; each with units, uncertainty and legend.
 
         Names stand in it as they are: see `perflib.framework.plots.drawn`.
         """
-        make = self._part("figures").plots
-        from perflib.framework.plots import drawn, recorded_mark  # matplotlib is there now
+        with installed():
+            from perflib.framework.plots import drawn, recorded_mark
 
-        plots: dict[str, Callable[[], Figure]] = make(_drawable(self.current(run)))
+            figures = self._figures()
+        plots = figures.plots(_drawable(self.current(run)))
         mark = recorded_mark(run.provenance)
         return {name: functools.partial(drawn, draw, mark) for name, draw in plots.items()}
 
@@ -215,20 +214,32 @@ class Experiment:
         """All figures, drawn."""
         return {name: draw() for name, draw in self.drawings(run).items()}
 
-    def system_settings(self, params: Any, _plan: Mapping[str, Any]) -> Mapping[str, str]:
-        """What is set on the machine while it is measured, and put back: what was requested."""
-        requested: Mapping[str, str] = params.settings
-        return requested
+    def system_settings(self, params: Any, plan: Mapping[str, Any]) -> Mapping[str, str]:
+        """What is set on the machine while it is measured, and put back.
+
+        What was requested, and the huge pages of a backing that reserves them.
+        """
+        from perflib.measure.pages.backings import with_pool
+
+        return with_pool(params.settings, plan.get("backings", ()), plan.get("hugetlb_pages", 0))
 
     def unavailable(self) -> str:
         """Why this machine cannot measure it at all, and what to do; empty where it can."""
         here = platform.machine()
-        if self.x86_only and here != "x86_64":
-            return f"{self.name} runs on x86-64 only, and this is {here}"
+        if here not in _PROCESSORS:
+            return f"perflib's kernels are written for x86-64 and aarch64, and this is {here}"
+        from perflib.machine.hardware.caches import caches
+
+        line_bytes = max((one.line_bytes or 0 for one in caches()), default=0)
+        if self.placed_by_line and line_bytes > _LINE_BYTES:
+            return (
+                f"{self.name} places its data by cache lines of {_LINE_BYTES} bytes, and this "
+                f"processor's have {line_bytes}"
+            )
         return ""
 
     def published(self) -> pd.DataFrame | None:
-        """What others measured, to show beside it."""
+        """What others measured, to compare with."""
         from perflib.framework.published import published
 
         return published(self.published_table) if self.published_table else None
@@ -237,9 +248,8 @@ class Experiment:
         """How what was found in the second run differs from the first."""
         from perflib.model.changes import changes
 
-        own = getattr(self._part("analyse"), "compare", None)
-        if own is not None:
-            compared: list[Finding] = own(self.current(first), self.current(second))
+        if compare := self._steps().compare:
+            compared = compare(self.current(first), self.current(second))
         else:
             compared = changes(self.analyse(first), self.analyse(second))
         note = recordings_of((first, second))
@@ -299,7 +309,7 @@ class Experiment:
         from perflib.machine.describe import describe
         from perflib.measure.journal import Journal
         from perflib.model.run import new_id
-        from perflib.model.store import runs_dir
+        from perflib.store.run_files import runs_dir
 
         plan = self.plan(params)
         run_id = new_id(self.name)
@@ -321,11 +331,11 @@ class Experiment:
         progress: Progress | None = None,
         stop: threading.Event | None = None,
     ) -> Run:
-        """Go on with a run whose process was killed, on the same machine."""
+        """Resume a run whose process was killed, on the same machine."""
         from perflib.machine.describe import describe
         from perflib.machine.identity import check_same_machine
         from perflib.measure.journal import Journal
-        from perflib.model.store import runs_dir
+        from perflib.store.run_files import runs_dir
 
         journal = Journal.reopen(runs_dir() / f"{run_id}.journal")
         try:
@@ -338,7 +348,7 @@ class Experiment:
 
     def _finish(self, params: AnyParams, session: Session) -> Run:
         from perflib.machine.settings.changes import settings
-        from perflib.model.store import save
+        from perflib.store.run_files import save
 
         journal = session.journal
         try:
@@ -363,44 +373,44 @@ class Experiment:
             journal.close(remove=not any("columns" in trial for trial in journal.trials))
             raise
         journal.close(remove=True)
-        self._say(run)
+        self._save_with_findings(run)
         if stopped == "failed":
             last = journal.trials[-1]["failed"]
             msg = f"{last}\nWhat was measured before is saved as run {run.id}"
             raise MeasurementError(msg)
         return run
 
-    def said(self, run: Run) -> dict[str, str]:
-        """What the analysis says of a run, as its file carries it (`perflib.model.said`).
+    def reported(self, run: Run) -> dict[str, str]:
+        """What the analysis reports of a run, as its file carries it (`perflib.store.reported`).
 
         Raises
         ------
         UserError
             A parameter or a value of the samples is not what it should be.
         """
-        from perflib.model.said import said
+        from perflib.store.reported import reported
 
-        return said(self.analyse(run), self.levels(run))
+        return reported(self.analyse(run), self.levels(run))
 
-    def _say(self, run: Run) -> None:
-        """Save a run again, with what its analysis says.
+    def _save_with_findings(self, run: Run) -> None:
+        """Save a run again, with what its analysis reports.
 
         The run is saved already: whatever becomes of the analysis, or of whom it takes too long,
         costs nothing that was measured.
         """
         from perflib.model.recorded import without_user
-        from perflib.model.store import save
+        from perflib.store.run_files import save
 
         try:
-            said = self.said(run)
+            reported = self.reported(run)
         except Exception as error:  # noqa: BLE001 an analysis may fail in any way
             why = str(error).partition("\n")[0] or type(error).__name__
             why = without_user(f"its analysis failed: {why}")
             remark = f"the run is saved without findings: {why}"
             run.provenance["remarks"] = [*run.provenance.get("remarks", []), remark]
-            said = {}
+            reported = {}
         with contextlib.suppress(MeasurementError, UserError):  # a disk that is full since then
-            save(run, said=said)
+            save(run, reported=reported)
 
     def _run(self, header: dict[str, Any], session: Session, stopped: str) -> Run:
         from importlib.metadata import version

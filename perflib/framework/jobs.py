@@ -18,18 +18,6 @@ from perflib.kernels import Kernel, build, load
 from perflib.measure.conditions import Conditions, check, observe, violated
 from perflib.model.errors import MeasurementError, UserError
 
-__all__ = [
-    "JOB_COMMAND",
-    "JOB_TIMEOUT_S",
-    "JobParams",
-    "Jobs",
-    "check_command",
-    "command_template",
-    "copies_for",
-    "job_template",
-    "log_format",
-]
-
 JOB_COMMAND = parameter(
     "", "command line of job=command; {first}, {events} and {seed} are filled in"
 )
@@ -122,7 +110,7 @@ class Jobs:
     def read_back(self, which: int, pid: int) -> None:
         """Read once, at an event of the first trial, what the process really has."""
         if which not in self._obtained:
-            with contextlib.suppress(MeasurementError):  # it has ended already: the next one tells
+            with contextlib.suppress(MeasurementError):  # it has ended: the next one reports it
                 self._obtained[which] = observe(pid, self.conditions[which].environment)
 
     def _violated(self, which: int) -> list[str]:

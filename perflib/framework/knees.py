@@ -9,8 +9,6 @@ from perflib.stats.decide import Decision, Reason, decide
 from perflib.stats.interval import Interval
 from perflib.stats.knees import Knees
 
-__all__ = ["at_level", "no_knee"]
-
 
 def no_knee(knees: Knees, visible: float) -> Decision:
     """What it means that no knee was found; one of ``visible`` percent would have been.

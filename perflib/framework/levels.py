@@ -15,8 +15,6 @@ from perflib.framework.schema import Column
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["levels", "levels_table"]
-
 _CPU = ("cpu", "core", "load_cpu", "requester_cpu")  # the first of them is where it was measured
 _REPEATED = ("round", "repeat", "event", "slice")  # what a level is typical of
 
@@ -34,10 +32,10 @@ def levels(samples: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
 
     Returns
     -------
-    `levels_table`; without rows where nothing is declared as measured.
+    `levels_table`; without rows where no measured column is declared, or only one that is ``set``.
     """
     keys = [column.name for column in columns if column.role == "key" and column.name in samples]
-    measured = [column for column in columns if column.role == "measured"]
+    measured = [column for column in columns if column.role == "measured" and not column.set]
     if not measured or measured[0].name not in samples:
         return levels_table([])
     cpu = next((name for name in _CPU if name in keys), None)

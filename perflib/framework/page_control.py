@@ -18,18 +18,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.framework.page_claims import HUGE_PAGES
-from perflib.measure.pages.text_backings import GIGANTIC_PAGES, SMALL_PAGES, page_words
+from perflib.measure.pages.kinds import GIGANTIC_PAGES, SMALL_PAGES, page_words
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.stats.decide import Reason
 from perflib.stats.interval import NO_INTERVAL, Interval
 from perflib.stats.intervals import t_interval
 
-__all__ = ["PageControl", "timed_pairs"]
-
 Floats = NDArray[np.float64]
 _REPEATS = 9  # half a millisecond each
-_LEAST_COST = 0.2  # log: many small pages must cost so much more than few, or nothing is tested
+_MIN_COST_LOG = 0.2  # log: many small pages must cost so much more than few, or nothing is tested
 _HALF = 50.0
 
 
@@ -113,7 +111,7 @@ def _finding(backing: str, huge: Floats, small: Floats) -> Finding:
             "page": page_words(backing),
             "smaller": "2 MiB" if backing == GIGANTIC_PAGES else "4 KiB",
         },
-        prevented=None if seen.low > _LEAST_COST else Reason("no_cost"),
+        prevented=None if seen.low > _MIN_COST_LOG else Reason("no_cost"),
         evidence={
             "ns_few_and_many_pages": {
                 SMALL_PAGES: np.median(small, axis=0),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -29,21 +29,8 @@ from perflib.machine.settings.knobs import knob
 from perflib.measure.conditions import Conditions
 from perflib.model.errors import UserError, choose
 
-__all__ = [
-    "AnyWords",
-    "Cores",
-    "Params",
-    "Words",
-    "assignments",
-    "budget",
-    "describe_fields",
-    "parameter",
-    "precision",
-    "split_items",
-]
-
 _NO_VALUE = ("none", "null")  # as text, where a parameter need have no value
-_MOST_SHOWN = 80  # characters of a wrong value that an error repeats
+_MAX_SHOWN = 80  # characters of a wrong value that an error repeats
 
 
 def parameter(default: Any, help_: str, unit: str = "", **bounds: Any) -> Any:
@@ -57,9 +44,14 @@ def budget(seconds: float, most: float = 1e6) -> Any:
     return parameter(seconds, text, "s", gt=0, le=most)
 
 
-def precision(target: float, until: str) -> Any:
+def precision(target: float, until: str, unit: str = "percentage points") -> Any:
     """The field ``precision_percent``: measure until something is below it."""
-    return parameter(target, f"measure until {until}", "percentage points", gt=0, le=100)
+    return parameter(target, f"measure until {until}", unit, gt=0, le=100)
+
+
+def limit(percent: float, help_: str, le: float = 1000) -> Any:
+    """A field in percent: from there on something counts."""
+    return parameter(percent, help_, "percent", gt=0, le=le)
 
 
 def assignments(words: Iterable[str]) -> dict[str, str]:
@@ -124,8 +116,14 @@ def split_items(value: object) -> object:
     return value
 
 
-AnyWords = Annotated[list[str], BeforeValidator(split_items)]
-Words = Annotated[AnyWords, Field(min_length=1)]
+Item = TypeVar("Item")
+AnyItems = Annotated[list[Item], BeforeValidator(split_items)]
+Items = Annotated[list[Item], BeforeValidator(split_items), Field(min_length=1)]
+AnyWords = AnyItems[str]
+Words = Items[str]
+Chosen = TypeVar("Chosen")
+# A choice of words among which is 'none': the command line and the form read it as no value.
+OrNone = Annotated[Chosen, BeforeValidator(lambda value: "none" if value is None else value)]
 Pairs = Annotated[dict[str, str], BeforeValidator(_read_pairs)]
 
 
@@ -309,7 +307,7 @@ def _shown(value: object) -> str:
         text = repr(value)
     except ValueError:  # Python writes no integer of more than 4300 digits
         return "a huge number"
-    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "..."
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
 
 
 def _type_name(annotation: Any) -> str:

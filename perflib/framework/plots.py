@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from perflib.measure.pages.text_backings import GIGANTIC_PAGES, SMALL_PAGES, page_words
+from perflib.measure.pages.kinds import GIGANTIC_PAGES, SMALL_PAGES, page_words
 from perflib.model.escape import in_legend, shortened
 from perflib.model.run import recording_in
 
@@ -20,36 +20,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
-    from numpy.typing import ArrayLike
-
-__all__ = [
-    "ABOVE",
-    "MARKS",
-    "core_style",
-    "core_styles",
-    "drawn",
-    "intervals",
-    "literally",
-    "log_ticks",
-    "once_each",
-    "pages",
-    "ranked_counters",
-    "recorded_mark",
-    "size_marks",
-    "slowdowns",
-    "slowest",
-]
+    from numpy.typing import ArrayLike, NDArray
 
 MARKS = "o^svDPX*"
 ABOVE = {  # a legend above its axes, at the right: it hides no point
     "loc": "lower right", "bbox_to_anchor": (1, 1), "borderaxespad": 0.2, "frameon": False,
     "fontsize": "small",
 }  # fmt: skip
-_MOST_BESIDE, _MOST_NAMED, _MOST_LINE = 40, 60, 200  # letters: ticks, legends, other lines
+_MAX_TICK_LETTERS, _MAX_LEGEND_LETTERS = 40, 60
+_MAX_LINE_LETTERS = 200  # of other lines
 _LETTERS_AN_INCH = 11  # of a panel's title
 _CORE_COLOURS = ("C0", "C1", "C2", "C3", "C4", "C5", "C9", "0.15")  # those seen on white
-_MOST_COLOURED = 8
-_MOST_COUNTERS = 20
+_MAX_COLOURED = 8
+_MAX_COUNTERS = 20
 _SOURCES = {"measured": "C0", "simulated": "C1"}
 _KIB = 1024
 _STEPS = {  # ticks of a decade, on an axis whose ends are so many times apart at most
@@ -81,14 +64,16 @@ def drawn(draw: Callable[[], Figure], mark: str = "") -> Figure:
                 _shorten_ticks(axis)
             place = axes.get_subplotspec()
             columns = place.get_gridspec().ncols if place else 1
-            room = max(_MOST_NAMED, round(_LETTERS_AN_INCH * figure.get_figwidth() / columns))
+            room = max(
+                _MAX_LEGEND_LETTERS, round(_LETTERS_AN_INCH * figure.get_figwidth() / columns)
+            )
             for text in axes.findobj(Text):
                 text.set_text(_short(text.get_text(), room))
         for legend in [*figure.legends, *(one.get_legend() for one in figure.axes)]:
             for text in legend.get_texts() if legend else ():
-                text.set_text(_short(text.get_text(), _MOST_NAMED))
+                text.set_text(_short(text.get_text(), _MAX_LEGEND_LETTERS))
         for text in figure.findobj(Text):
-            text.set_text(_short(text.get_text(), _MOST_LINE))
+            text.set_text(_short(text.get_text(), _MAX_LINE_LETTERS))
         if mark:
             _add_mark(figure, mark)
     return figure
@@ -113,7 +98,7 @@ def _add_mark(figure: Figure, mark: str) -> None:
 def _shorten_ticks(axis: Axis) -> None:
     """Make all ticks now: later they would be matplotlib's own, with mathematics."""
     words = [text.get_text() for text in axis.get_majorticklabels()]
-    short = [_short(word, _MOST_BESIDE) for word in words]
+    short = [_short(word, _MAX_TICK_LETTERS) for word in words]
     if short != words:
         axis.set_ticks(axis.get_majorticklocs(), short)
 
@@ -130,7 +115,7 @@ def core_style(cpu: int) -> tuple[str, str]:
 
 
 def core_styles(cpus: Iterable[int]) -> dict[str, Any]:
-    """How seaborn tells the cores of a table's column ``cpu`` apart: ``core_style`` of each."""
+    """How seaborn distinguishes the cores of a table's column ``cpu``: ``core_style`` of each."""
     styles = {cpu: core_style(cpu) for cpu in cpus}
     return {
         "hue": "cpu",
@@ -142,7 +127,40 @@ def core_styles(cpus: Iterable[int]) -> dict[str, Any]:
 
 def slowest(by_core: pd.Series[float]) -> list[int]:
     """The cores to draw in colour, those of the largest values first: all if they are few."""
-    return list(by_core.nlargest(_MOST_COLOURED).index)
+    return list(by_core.nlargest(_MAX_COLOURED).index)
+
+
+def panel(width: float, height: float) -> tuple[Figure, Axes]:
+    """A figure of one panel; its size is in inches."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height))
+    return figure, figure.subplots()
+
+
+def panels_above(count: int, width: float, height: float) -> tuple[Figure, NDArray[Any]]:
+    """A figure of panels above each other, with one x axis; its size is in inches."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height))
+    return figure, figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0]
+
+
+def instead(axes: Axes, words: str) -> None:
+    """Say why there is nothing to draw."""
+    axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center")
+
+
+def doubling(axis: Axis) -> None:
+    """A logarithmic axis of sizes that double, with plain numbers."""
+    scale = axis.axes.set_xscale if axis is axis.axes.xaxis else axis.axes.set_yscale
+    scale("log", base=2)
+    axis.set_major_formatter(lambda value, _place: f"{value:g}")
+
+
+def with_ends(frame: pd.DataFrame, name: str) -> list[pd.Series[float]]:
+    """A column, and those of the ends of its intervals, as `intervals` takes them."""
+    return [frame[f"{name}{end}"] for end in ("", "_low", "_high")]
 
 
 def log_ticks(axis: Axis, low: float, high: float) -> None:
@@ -172,6 +190,25 @@ def intervals(
     if isinstance(label := style.get("label"), str):
         style["label"] = in_legend(label)
     axes.errorbar(x, y, **bars, **{"fmt": "o-", "ms": 4, "capsize": 3, **style})
+
+
+def dots(
+    axes: Axes,
+    places: ArrayLike,
+    table: pd.DataFrame,
+    column: str,
+    style: tuple[str, str, str],
+    *,
+    horizontal: bool = True,
+) -> None:
+    """A column's values with their intervals at some places; ``style``: mark, colour, label."""
+    values, low, high = with_ends(table, column)
+    if values.notna().any():  # what was not measured has no line in the legend
+        mark, colour, label = style
+        x, y = (values, places) if horizontal else (places, values)
+        intervals(
+            axes, x, y, low, high, horizontal=horizontal, fmt=mark, ms=5, color=colour, label=label
+        )
 
 
 def once_each(axes: Axes, **style: Any) -> None:
@@ -216,8 +253,7 @@ def slowdowns(axes: Axes, frame: pd.DataFrame, size: str) -> None:
     Parameters
     ----------
     frame
-        ``cpu``, the column ``size`` in bytes, ``slowdown_percent``, ``low_percent``,
-        ``high_percent``.
+        ``cpu``, the column ``size`` in bytes, ``slowdown_percent`` with its ends.
     size
         The name of the column on the x axis, which is in KiB.
     """
@@ -228,7 +264,7 @@ def slowdowns(axes: Axes, frame: pd.DataFrame, size: str) -> None:
         axes.plot(mine[size] / _KIB, mine["slowdown_percent"], color="0.8", lw=0.8)
     for place, cpu in enumerate(coloured):
         mine, (colour, mark) = frame[frame["cpu"] == cpu], core_style(cpu)
-        x, ends = mine[size] / _KIB, (mine["low_percent"], mine["high_percent"])
+        x, ends = mine[size] / _KIB, (mine["slowdown_percent_low"], mine["slowdown_percent_high"])
         shifted = x * (1 + 0.012 * place)  # so that intervals do not hide each other
         intervals(
             axes, shifted, mine["slowdown_percent"], *ends, fmt=f"{mark}-", color=colour,
@@ -253,7 +289,7 @@ def ranked_counters(ranked: pd.DataFrame, over: str) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    ranked = ranked.head(_MOST_COUNTERS)
+    ranked = ranked.head(_MAX_COUNTERS)
     figure = Figure(figsize=(8, 1.4 + 0.34 * max(len(ranked), 3)))
     axes = figure.subplots()
     axes.set_title("Counters, ranked")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.model.errors import UserError
-
-__all__ = ["mean_of_known", "round_starts", "usable"]
 
 
 def usable(samples: pd.DataFrame) -> pd.DataFrame:
@@ -50,3 +49,14 @@ def mean_of_known(values: NDArray[np.float64], axis: int = 1) -> NDArray[np.floa
     count = there.sum(axis=axis)
     total = np.where(there, values, 0.0).sum(axis=axis)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def labelled(frame: pd.DataFrame, **labels: Any) -> pd.DataFrame:
+    """A table with these columns before its own: of one value, or of one for each row."""
+    return frame.assign(**labels)[[*labels, *frame]]
+
+
+def in_order(found: Iterable[str], known: Sequence[str]) -> list[str]:
+    """Names in the order in which they are known; others, of a user's table, after them."""
+    names = set(found)
+    return [name for name in known if name in names] + sorted(names - set(known))

@@ -7,9 +7,11 @@ analysis meets finite numbers within bounds, whole numbers where it counts, and 
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Number
 from typing import TYPE_CHECKING, Any, Literal
 
 from perflib.model.errors import UserError, choose
@@ -20,14 +22,12 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["Column", "check_cells", "checked", "too_few_values"]
-
 Type = Literal["integer", "number", "text", "boolean", "json"]
 Role = Literal["key", "measured", "other"]
 
 _COUNT = 2**31 - 1  # of rounds, cores, threads, calls of a slice: whatever is no time and no size
 # By unit: what no measurement of it reaches, and all arithmetic on it survives in doubles.
-_MOST = {
+_MAX_VALUE = {
     "": 10**15,
     "ns": 10**18,  # 30 years
     "s": 10**9,
@@ -38,15 +38,19 @@ _MOST = {
     "GB/s": 10**6,
     "percent": 10**6,
 }
-_LEAST_MEASURED = 1e-6  # ns, s, cycles: what is less is no measurement, and ratios overflow
+_MIN_MEASURED = 1e-6  # ns, s, cycles: what is less is no measurement, and ratios overflow
+_UNKNOWN = -1  # what a kernel writes of a time that it could not get
+_MIN_RATIO = 1e-15  # of what has no unit
+_MAX_SUM = 2.0**62  # of integers
 _SHOWN = 80  # characters of a value in a sentence
 # An analysis makes arrays of all rounds by all configurations, NaN where there is no sample.
 # Of those a complete table has one a row; below the first number nobody minds.
 _CELLS_ALWAYS = 100_000
 _CELLS_A_ROW = 200
 _CONFIGURATIONS_ALWAYS = 1000  # of more, most must come in more than one round
-_FEWEST_VALUES = 5  # different ones of what was measured
+_MIN_VALUES = 5  # different ones of what was measured
 _ENOUGH_ROWS = 20  # to expect so many
+_TIMES = ("round", "position", "start_ns")
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,8 @@ class Column:
         ``analyse`` needs it, with a value in every row that is used.
     role
         ``key``: it says what a row is a sample of (its round, core, size), and samples are grouped
-        by it. ``measured``: verdicts rest on it, and where it hardly varies, there are none.
+        by it. ``measured``: verdicts rest on it, and where it hardly varies, there are none, unless
+        it is ``set``: a period, a recording cut into equal segments.
     least, most
         Bounds of numbers; else those that the unit and the role suggest.
     values
@@ -80,16 +85,17 @@ class Column:
     most: float | None = None
     values: tuple[str, ...] = ()
     holds: Any = None
+    set: bool = False
 
     @property
     def bounds(self) -> tuple[float, float]:
         """The least and the largest number that it may hold."""
         least = self.least
         if least is None:
-            least = _LEAST_MEASURED if self.role == "measured" else 0
+            least = _MIN_MEASURED if self.role == "measured" or self.unit == "MHz" else 0
         if self.most is not None:
             return least, self.most
-        return least, _COUNT if self.role == "key" and not self.unit else _MOST[self.unit]
+        return least, _COUNT if self.role == "key" and not self.unit else _MAX_VALUE[self.unit]
 
     def documentation(self) -> dict[str, Any]:
         """The declaration as JSON can hold it, for the reference."""
@@ -100,6 +106,24 @@ class Column:
         if self.values:
             found["values"] = list(self.values)
         return found
+
+
+def key(name: str, type_: Type, help_: str, unit: str = "", **bounds: Any) -> Column:
+    """A column that every table must have, and that says what a row is a sample of."""
+    return Column(name, type_, unit, help_, required=True, role="key", **bounds)
+
+
+def ok(why: str) -> Column:
+    """The column of rows that are not used, and why they are not."""
+    return Column("ok", "boolean", "", f"false: {why}; it is not used")
+
+
+START = Column(
+    "start_ns",
+    "integer",
+    "ns",
+    "when it began, on one clock for the whole run; without it rounds count alike",
+)
 
 
 def checked(
@@ -116,6 +140,8 @@ def checked(
         the column, the row (from 1) and the value.
     """
     samples = samples.rename(columns=renamed)
+    categories = samples.select_dtypes("category")  # arithmetic on texts knows none
+    samples = samples.astype(dict.fromkeys(categories, object))
     if samples.empty and len(samples.columns):
         msg = "the samples have no rows"
         raise UserError(msg)
@@ -125,12 +151,27 @@ def checked(
         if column.name not in samples:
             continue
         values = samples[column.name]
+        if not values.isna().all() or column.required:
+            values = _values(values, column, used)
         if values.isna().all() and not column.required:  # known of no sample: as good as absent
             samples = samples.drop(columns=column.name)
-        elif (fitting := _values(values, column, used)) is not values:
-            samples = samples.assign(**{column.name: fitting})
+        elif values is not samples[column.name]:
+            samples = samples.assign(**{column.name: values})
     _check_size(samples[used], columns)
-    return samples
+    return _in_order(samples, columns)
+
+
+def _in_order(samples: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
+    """Rows in the order of time, columns as declared, in whatever order a file has them."""
+    import numpy as np
+
+    names = [column.name for column in columns if column.name in samples]
+    keys = [column.name for column in columns if column.role == "key" and column.name in samples]
+    numbers = samples[list(dict.fromkeys([*(name for name in _TIMES if name in names), *keys]))]
+    by = [values.to_numpy(np.float64) for _, values in numbers.select_dtypes("number").items()]
+    order = np.lexsort(by[::-1]) if by else slice(None)  # stable: what is equal stays as it is
+    named = list(dict.fromkeys([*names, *samples]))
+    return samples[named].iloc[order].reset_index(drop=True)
 
 
 def too_few_values(samples: pd.DataFrame, columns: Sequence[Column]) -> Reason | None:
@@ -142,9 +183,9 @@ def too_few_values(samples: pd.DataFrame, columns: Sequence[Column]) -> Reason |
     if len(samples) < _ENOUGH_ROWS:
         return None
     for column in columns:
-        if column.role == "measured" and column.name in samples:
+        if column.role == "measured" and not column.set and column.name in samples:
             count = samples[column.name].nunique()
-            if 0 < count < _FEWEST_VALUES:
+            if 0 < count < _MIN_VALUES:
                 return Reason("few_values", {"column": column.name, "values": count})
     return None
 
@@ -156,7 +197,7 @@ def _used(samples: pd.DataFrame) -> NDArray[np.bool_]:
         return np.ones(len(samples), dtype=np.bool_)
     try:
         used: NDArray[np.bool_] = samples["ok"].fillna(value=True).astype(bool).to_numpy()
-    except (TypeError, ValueError):  # it is told below
+    except (TypeError, ValueError):  # reported below
         return np.ones(len(samples), dtype=np.bool_)
     return used
 
@@ -168,11 +209,15 @@ def _check_names(samples: pd.DataFrame, columns: Sequence[Column], who: str) -> 
         msg = f"the samples have the column {min(twice)!r} twice"
         raise UserError(msg)
     needed = [column.name for column in columns if column.required]
-    missing = next((name for name in needed if name not in samples), None)
-    if missing is not None:
+    if missing := [name for name in needed if name not in names]:
+        foreign = set(names) - {column.name for column in columns}
+        said = []
+        for name in missing:
+            near = difflib.get_close_matches(name, foreign, n=1)
+            said.append(f"{name!r} (is it their {near[0]!r}?)" if near else repr(name))
         msg = (
-            f"the samples lack a column: {choose('column', missing, names)}; {who} needs "
-            f"{', '.join(needed)} ('perflib list')"
+            f"the samples lack the column{'s' * (len(said) > 1)} {', '.join(said)}; {who} needs "
+            f"{', '.join(needed)} ('perflib list'), they have {', '.join(names) or 'none'}"
         )
         raise UserError(msg)
 
@@ -190,43 +235,77 @@ def _values(values: pd.Series[Any], column: Column, used: NDArray[np.bool_]) -> 
 
 def _numbers(values: pd.Series[Any], column: Column, used: NDArray[np.bool_]) -> pd.Series[Any]:
     import numpy as np
-    from pandas.api.types import is_bool_dtype, is_complex_dtype, is_integer_dtype, is_numeric_dtype
+    from pandas.api.types import is_integer_dtype
 
     whole = column.type == "integer" and column.unit in ("", "B")  # a table may have parts of a ns
-    if not is_numeric_dtype(values) or is_complex_dtype(values):
-        msg = f"the column {column.name!r} holds no numbers, but {_first(values, used)}"
-        raise UserError(msg)
+    values = _as_numbers(values, column, used)
     numbers = values.to_numpy(np.float64, na_value=np.nan)
     low, high = column.bounds
-    if not is_integer_dtype(values) and not is_bool_dtype(values):
+    if not is_integer_dtype(values):
         _refuse(values, column, used & ~np.isfinite(numbers), "which is not finite")
         if whole:
             broken = used & (numbers != np.floor(numbers))
             _refuse(values, column, broken, "and it takes whole numbers")
     outside = used & ((numbers < low) | (numbers > high))
     _refuse(values, column, outside, f"and it takes {_number(low)} to {_number(high)}")
-    if column.unit and low >= -1 and not whole:  # -1: not known; others are differences
-        tiny = used & (numbers > 0) & (numbers < _LEAST_MEASURED)
+    if low >= -1 and not whole:  # -1: not known; others are differences
+        least = _MIN_MEASURED if column.unit or column.role == "measured" else _MIN_RATIO
+        tiny = used & (numbers > 0) & (numbers < least)
         _refuse(values, column, tiny, "which is too small to be measured")
+    if low == _UNKNOWN and column.unit == "ns" and (numbers == _UNKNOWN).any():
+        return values.where(numbers != _UNKNOWN)
+    is_sum = column.type == "number" or high < _MAX_SUM  # others are addresses
+    if is_sum and is_integer_dtype(values) and np.nansum(np.abs(numbers)) > _MAX_SUM:
+        # A sum of integers would overflow without a word.
+        return values.__class__(numbers, index=values.index, name=values.name)
     if whole and not is_integer_dtype(values) and np.isfinite(numbers).all():
         inside = np.clip(numbers, -(2.0**62), 2.0**62)  # those of rows that are not used
         return values.__class__(inside.astype(np.int64), index=values.index, name=values.name)
     return values
 
 
+def _as_numbers(values: pd.Series[Any], column: Column, used: NDArray[np.bool_]) -> pd.Series[Any]:
+    """Integers or doubles of 64 bits: arithmetic on shorter ones overflows."""
+    import numpy as np
+    from pandas.api.types import is_bool_dtype, is_complex_dtype, is_integer_dtype, is_numeric_dtype
+
+    values = values.infer_objects()
+    if values.dtype == object and all(map(_is_number, values[used])):
+        values = values.where(used).astype(np.float64)
+    if not is_numeric_dtype(values) or is_complex_dtype(values) or is_bool_dtype(values):
+        msg = f"the column {column.name!r} holds no numbers, but {_first(values, used)}"
+        raise UserError(msg)
+    if values.dtype in (np.int64, np.float64):
+        return values
+    whole = is_integer_dtype(values) and not values.isna().any()
+    return values.astype(np.int64 if whole else np.float64)
+
+
+def _is_number(value: Any) -> bool:
+    if not isinstance(value, Number) or isinstance(value, bool | complex):
+        return False
+    try:
+        return math.isfinite(float(value))  # type: ignore[arg-type]  # of a decimal, a fraction
+    except OverflowError:
+        return False
+
+
 def _boolean(values: pd.Series[Any], column: Column, used: NDArray[np.bool_]) -> pd.Series[Any]:
-    wrong = used & ~values.isin([True, False]).to_numpy()
-    _refuse(values, column, wrong, "and it takes true or false")
+    import numpy as np
+
+    if values.dtype != np.bool_:
+        known = [
+            isinstance(value, Number | np.bool_) and value in {True, False} for value in values
+        ]
+        _refuse(values, column, used & ~np.array(known), "and it takes true or false")
+        values = values.astype(np.bool_) if used.all() else values
     return values
 
 
 def _text(values: pd.Series[Any], column: Column, used: NDArray[np.bool_]) -> pd.Series[Any]:
     import numpy as np
-    import pandas as pd
     from pandas.api.types import infer_dtype, is_bool_dtype, is_numeric_dtype, is_string_dtype
 
-    if isinstance(values.dtype, pd.CategoricalDtype):  # arithmetic on texts knows none
-        values = values.astype(object)
     if is_numeric_dtype(values) and not is_bool_dtype(values):  # as CSV files have such names
         values = values.map(str, na_action="ignore")
     if not is_string_dtype(values) or infer_dtype(values, skipna=True) != "string":
@@ -294,7 +373,7 @@ def _check_size(samples: pd.DataFrame, columns: Sequence[Column]) -> None:
     keys = [column.name for column in columns if column.role == "key" and column.name in samples]
     if "round" not in keys:
         return
-    # A trial goes on, repeat by repeat, where others take its core: few rounds may have many.
+    # A trial continues, repeat by repeat, where others take its core: few rounds may have many.
     others = [key for key in keys if key not in ("round", "repeat")]
     configurations = samples.groupby(others).ngroups if others else 1
     rounds = samples["round"].nunique()
@@ -318,7 +397,7 @@ def _row(wrong: NDArray[np.bool_]) -> str:
 
 def _first(values: pd.Series[Any], where: NDArray[np.bool_]) -> str:
     value = values[where].iloc[0]
-    shown = repr(value.item() if hasattr(value, "item") else value)
+    shown = repr(value.tolist() if hasattr(value, "tolist") else value)
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
 
 

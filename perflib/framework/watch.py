@@ -1,6 +1,6 @@
 """Where measuring time is spent: whether the samples of a trial in progress were alone.
 
-A trial goes on until enough of its samples had the core for themselves, but not for ever, and not
+A trial continues until enough of its samples had the core for themselves, but not for ever, and not
 on a core that is hardly ever alone. What counts as alone here need not be what the analysis finds,
 which has all probes of the run.
 """
@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 
 from perflib.stats.alone import Calibration, Probes, are_alone, calibrate, states
 
-__all__ = ["Watch"]
-
 _GROWN = 1.5  # what probes mean is looked up again each time that there are so many more trials
-_MOST_TRIALS = 2000  # of a core, that are kept for it
-_LEAST_SHARE = 0.01  # of a core's samples are alone, or nobody waits for more
+_MAX_TRIALS = 2000  # of a core, that are kept for it
+_MIN_SHARE = 0.01  # of a core's samples are alone, or nobody waits for more
 
 
 class Watch:
@@ -34,21 +32,21 @@ class Watch:
     def alone(self, cpu: int, samples: NDArray[Any]) -> int | None:
         """How many of these records of type ``bracket`` had the core alone.
 
-        ``None``: it cannot be told (yet), or the core is hardly ever alone.
+        ``None``: it is not known (yet), or the core is hardly ever alone.
         """
         known = self._known.get(cpu)
-        if known is None or known.told != "told" or cpu in self._hopeless:
+        if known is None or not known.calibrated or cpu in self._hopeless:
             return None
         return int(_alone(samples, known).sum())
 
     @property
     def never_alone(self) -> list[int]:
         """The cores whose probes show no lowest level, so far."""
-        return [cpu for cpu, known in self._known.items() if known.told == "no first state"]
+        return [cpu for cpu, known in self._known.items() if known.status == "no first state"]
 
     def add(self, cpu: int, samples: NDArray[Any]) -> None:
         """Take the records of one trial into account."""
-        self._seen.setdefault(cpu, deque(maxlen=_MOST_TRIALS)).append(samples)
+        self._seen.setdefault(cpu, deque(maxlen=_MAX_TRIALS)).append(samples)
         self._added += 1
         if self._added < self._next:
             return
@@ -58,7 +56,7 @@ class Watch:
         self._hopeless = {
             one
             for one, seen in of_core.items()
-            if _alone(seen, self._known[one]).mean() < _LEAST_SHARE
+            if _alone(seen, self._known[one]).mean() < _MIN_SHARE
         }
 
 

@@ -1,27 +1,28 @@
 """What may slow a core down: the words of ``cause``, what each means, and what to do about it.
 
-The texts are templates as those of claims (``perflib.model.sentences``): they may name what the
-sign gave, ``{estimate}``, ``{cpu}``, ``{against}``.
+The texts stand in ``causes.toml``. They are templates as those of claims
+(``perflib.model.sentences``): they may name what the sign gave, ``{estimate}``, ``{cpu}``,
+``{against}``.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 from perflib.investigation.evidence import Evidence
-from perflib.investigation.starts import variation
+from perflib.investigation.start_variation import variation
 from perflib.model import sentences
 from perflib.model.claims import EXPLAINS
 from perflib.model.finding import Finding
 from perflib.stats.interval import Interval
 
-__all__ = ["CAUSES", "Candidate", "Cause", "Word", "candidates", "slowness"]
-
 # Work that is nobody's fault (a disk's interrupts, a daemon) is on some core more than on others:
-# by so much of the time it is a cause. Tasks that are bound to a core count from 1 % on.
-_UNUSUAL_PERCENT = 5.0
+# from this share of the time on it is a cause. Tasks that are bound to a core count from 1 % on.
+_MIN_UNUSUAL_PERCENT = 5.0
 
 Word = Literal[
     "own_speed", "sibling", "other_task", "hypervisor", "quota", "clock", "function", "code_size",
@@ -48,81 +49,8 @@ class Cause:
     do: str
 
 
-CAUSES: Mapping[Word, Cause] = {
-    "own_speed": Cause(
-        "the core is slower in itself: at all code, with its core alone",
-        "cpu{cpu} is slower in itself than cpu{against}: {estimate}",
-        "Keep work that matters off it (taskset --cpu-list {others} COMMAND), and show the report "
-        "to whoever sold the machine.",
-    ),
-    "sibling": Cause(
-        "another thread uses the same physical core",
-        "a busy neighbour on its physical core slows cpu{cpu}: {estimate}",
-        "{sharing}",
-    ),
-    "other_task": Cause(
-        "other tasks of this system take the core's time",
-        "other tasks take the time of cpu{cpu}: {estimate}{named}",
-        "Move or stop them: {move}",
-    ),
-    "hypervisor": Cause(
-        "the hypervisor runs something else on the core",
-        "the hypervisor takes the time of cpu{cpu}: {estimate}",
-        "On the host: virsh vcpupin GUEST VCPU CPU; or take a dedicated instance.",
-    ),
-    "quota": Cause(
-        "a quota of CPU time (control group, container) stops the job",
-        "a quota of CPU time stops everything that runs here for {estimate} of the time",
-        "{quota}",
-    ),
-    "clock": Cause(
-        "the core runs at a lower clock",
-        "the clock of cpu{cpu} is lower than that of the others: a cycle is longer by {estimate}",
-        "sudo cpupower frequency-set --governor performance; then look for a hot or a limited "
-        "core in 'perflib doctor'.",
-    ),
-    "function": Cause(
-        "a function of the job takes longer there than all others explain",
-        "cpu{cpu} takes longer ({slowdown}) in {function} most of all: {estimate} of the event",
-        "Look at it: {annotate}",
-    ),
-    "code_size": Cause(
-        "the code that runs there is too large for its caches",
-        "cpu{cpu} takes longer ({slowdown}) and runs through more code than cpu{against}: "
-        "{estimate} more",
-        "Are both cores given the same build? Smaller code: -Os, fewer copies and templates, "
-        "profile-guided layout.",
-    ),
-    "itlb": Cause(
-        "code misses in the instruction TLB",
-        "large code is slow on cpu{cpu} for misses in the instruction TLB: {estimate} of the "
-        "extra time",
-        "Put the code on 2 MiB pages: 'perflib run code_segment' says what that gains here.",
-    ),
-    "memory": Cause(
-        "loads of that core take longer",
-        "cpu{cpu} waits longer for {level} than the others: {estimate}",
-        "Bind the job to the memory of its own node: numactl --cpunodebind=N --membind=N COMMAND",
-    ),
-    "softirq": Cause(
-        "soft interrupts (network, timers) run on that core",
-        "soft interrupts take the time of cpu{cpu}: {estimate}, most of them {kind}",
-        "Let other cores receive: /proc/irq/N/smp_affinity, and "
-        "/sys/class/net/*/queues/rx-*/rps_cpus for receive packet steering.",
-    ),
-    "aliasing": Cause(
-        "loads wait for stores whose addresses agree in the low 12 bits",
-        "your job's time depends on where its data lie: starts differ by {spread}, and with fixed "
-        "addresses by {fixed}, as where loads wait for stores 4 KiB away; {estimate}",
-        "Shift or pad the buffers (pl.alias_free, pl.best_offset); 'perflib run alias_offsets' "
-        "shows which distances cost.",
-    ),
-    "unexplained": Cause(
-        "there is extra time, and nothing that was tried explains it",
-        "cpu{cpu} is slower than cpu{against} ({slowdown}), and nothing that was tried explains it",
-        "See what next, and 'perflib ledger'.",
-    ),
-}
+_PROSE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+CAUSES: Mapping[Word, Cause] = {word: Cause(**_PROSE[word]) for word in get_args(Word)}
 
 
 @dataclass(frozen=True)
@@ -151,7 +79,7 @@ class Candidate:
     @property
     def plain(self) -> str:
         """The headline."""
-        return sentences.capital(sentences.render(CAUSES[self.word].plain, self.values)) + "."
+        return sentences.render(sentences.capital(CAUSES[self.word].plain), self.values) + "."
 
     @property
     def do(self) -> str:
@@ -160,7 +88,7 @@ class Candidate:
 
 
 def slowness(evidence: Evidence, step: str = "symptom") -> dict[int, Finding]:
-    """How slow each core is in itself; a second look replaces a first one that decided nothing."""
+    """How slow each core is in itself; a second run replaces a first one that decided nothing."""
     found = {one.about["cpu"]: one for one in evidence.find(step, "slower")}
     if step == "symptom":
         for one in evidence.find("symptom again", "slower"):
@@ -173,7 +101,7 @@ def slowness(evidence: Evidence, step: str = "symptom") -> dict[int, Finding]:
 def candidates(evidence: Evidence) -> list[Candidate]:
     """The causes that the evidence speaks for: certain ones first, then by what they cost.
 
-    Asked about a core, what is about another one comes last.
+    If the question names a core, causes on other cores come last.
     """
     asked = evidence.question.core
     found = [
@@ -262,20 +190,19 @@ def _percent(finding: Finding) -> Interval:
     return Interval(finding.effect, finding.low, finding.high)
 
 
+def _costing(word: Word, cpu: int, finding: Finding, **more: str) -> Candidate:
+    """A cause that is certain, and costs what a finding estimates."""
+    values = {"cpu": cpu, "estimate": sentences.estimate(finding), **more}
+    return Candidate(word, cpu, _percent(finding), True, values, (finding,))
+
+
 def _taken(evidence: Evidence, claim: str) -> dict[int, Finding]:
     return {one.about["cpu"]: one for one in evidence.find("symptom", claim)}
 
 
 def _clocks(evidence: Evidence) -> list[Candidate]:
     return [
-        Candidate(
-            "clock",
-            cpu,
-            _percent(finding),
-            True,
-            {"cpu": cpu, "estimate": sentences.estimate(finding)},
-            (finding,),
-        )
+        _costing("clock", cpu, finding)
         for cpu, finding in _taken(evidence, "clock").items()
         if finding.verdict == "supported"
     ]
@@ -303,7 +230,7 @@ def _command(evidence: Evidence, check: str) -> str:
 def _apart(finding: Finding, others: list[Finding]) -> bool:
     """More than on every other core, beyond the uncertainty, and by more than is usual."""
     return finding.verdict == "supported" and all(
-        finding.low > other.high and finding.effect > other.effect + _UNUSUAL_PERCENT
+        finding.low > other.high and finding.effect > other.effect + _MIN_UNUSUAL_PERCENT
         for other in others
     )
 
@@ -319,14 +246,7 @@ def _uneven(evidence: Evidence, claim: str) -> list[tuple[int, Finding]]:
 
 def _softirqs(evidence: Evidence) -> list[Candidate]:
     return [
-        Candidate(
-            "softirq",
-            cpu,
-            _percent(finding),
-            True,
-            {"cpu": cpu, "estimate": sentences.estimate(finding), "kind": finding.facts["kind"]},
-            (finding,),
-        )
+        _costing("softirq", cpu, finding, kind=finding.facts["kind"])
         for cpu, finding in _uneven(evidence, "softirq")
     ]
 
@@ -334,7 +254,7 @@ def _softirqs(evidence: Evidence) -> list[Candidate]:
 def _tasks(evidence: Evidence) -> list[Candidate]:
     """Tasks bound to one core alone, or a core of which others take clearly more than of the rest.
 
-    Background load that wanders over all cores is no one's symptom: it is told as what disturbs.
+    Background load that wanders over all cores is no one's symptom: it is reported as interference.
     """
     taken = _taken(evidence, "taken")
     uneven = dict(_uneven(evidence, "taken"))
@@ -395,7 +315,7 @@ def _of_the_host(evidence: Evidence) -> list[Candidate]:
     """A sibling or the hypervisor, where the user asks about a core, or Linux shows the sibling.
 
     On a shared host one core always has more of it than another, and nothing in this system is at
-    fault: unasked it is told as what disturbs, and makes no machine unhealthy.
+    fault: without a question about it, it is reported as interference only.
     """
     asked = evidence.question.core
     shown = evidence.fit.get("machine", {}).get("topology", {}).get("threads_per_core", 1) > 1
@@ -404,16 +324,12 @@ def _of_the_host(evidence: Evidence) -> list[Candidate]:
     for word, claim in words:
         for cpu, finding in _uneven(evidence, claim):
             if cpu == asked or (asked is None and shown):
-                values = {
-                    "cpu": cpu,
-                    "estimate": sentences.estimate(finding),
-                    "sharing": _command(evidence, "sharing"),
-                }
-                found.append(Candidate(word, cpu, _percent(finding), True, values, (finding,)))
+                sharing = _command(evidence, "sharing")
+                found.append(_costing(word, cpu, finding, sharing=sharing))
     return found
 
 
-# --- where data lie ------------------------------------------------------------------------------
+# --- where data is -------------------------------------------------------------------------------
 
 
 def _addresses(evidence: Evidence) -> list[Candidate]:

@@ -1,10 +1,10 @@
-"""What an investigation says: one headline, at most seven findings, what stays open, the ledger."""
+"""What an investigation concludes: headline, at most seven findings, what is open, the ledger."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from perflib.investigation.causes import CAUSES, Candidate, Word, candidates, slowness
@@ -14,10 +14,9 @@ from perflib.investigation.ledger import Entry, ledger
 from perflib.model import sentences
 from perflib.model.finding import Finding
 
-__all__ = ["MOST_FINDINGS", "Conclusion", "Headline", "Open", "Told", "conclude"]
-
 MOST_FINDINGS = 7
 _MOST_OPEN = 7
+_SENSITIVITY_MINUTES = 3.0
 _MOST_CORES = 4  # named in one sentence
 _HEALTHY_PERCENT = 3.0  # what a core may be slower without being known to be
 _LONGEST_MIN = 60.0
@@ -38,21 +37,12 @@ class Headline:
     about: Mapping[str, Any]
     cause: str | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        return {
-            "verdict": self.verdict,
-            "plain": self.plain,
-            "about": dict(self.about),
-            "cause": self.cause,
-        }
-
 
 @dataclass(frozen=True)
-class Told:
+class ShownFinding:
     """A finding on the screen: what is so, and what to do about it (may be empty).
 
-    ``mark``: ``bad`` (the cause), ``note`` (it disturbs, or is good to know), ``good``.
+    ``mark``: ``bad`` (the cause), ``note`` (interference, or good to know), ``good``.
     """
 
     mark: Mark
@@ -73,19 +63,15 @@ class Open:
     command: str
     minutes: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        return {"plain": self.plain, "command": self.command, "minutes": self.minutes}
-
 
 @dataclass(frozen=True)
 class Conclusion:
-    """All that is said.
+    """All that is shown.
 
     Parameters
     ----------
     spoiled
-        What spoils measurements here, with the command that changes it; said first.
+        What spoils measurements here, with the command that changes it; shown first.
     map
         What this machine is like, one line each.
     fit_s
@@ -93,7 +79,7 @@ class Conclusion:
     """
 
     headline: Headline
-    findings: Sequence[Told]
+    findings: Sequence[ShownFinding]
     undecided: Sequence[Open]
     ledger: Sequence[Entry]
     steps: Sequence[Taken]
@@ -104,9 +90,9 @@ class Conclusion:
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it; the report's path is added by whoever writes one."""
         return {
-            "headline": self.headline.to_dict(),
+            "headline": asdict(self.headline),
             "findings": [one.to_dict() for one in self.findings],
-            "undecided": [one.to_dict() for one in self.undecided],
+            "undecided": [asdict(one) for one in self.undecided],
             "steps": [
                 {"name": "fit", "why": WHY, "run": None, "seconds": self.fit_s, "skipped": None},
                 *(
@@ -167,7 +153,7 @@ def _headline(
     if not slow:
         step = evidence.step("symptom")
         why = step.skipped if step is not None and step.skipped else "nothing was measured"
-        return Headline("undecided", f"Nothing can be said: {why}.", {}, None)
+        return Headline("undecided", f"There is no answer: {why}.", {}, None)
     known = [*slow.values(), *slowness(evidence, "job").values()]
     if found:
         first = found[0]
@@ -195,14 +181,14 @@ def _healthy(evidence: Evidence, slow: Mapping[int, Finding], bound: float) -> s
     else:
         plain = f"Nothing is wrong with this machine: of its {len(slow)} cores none is slower in "
         plain += f"itself by more than {within}{', nor with your job' if question.job else ''}."
-    worst = _worst(evidence, _DISTURBING)
+    worst = _worst(evidence, _INTERFERENCE)
     if worst is not None:
-        plain += f" But it is disturbed: {worst.plain}."
+        plain += f" But there is interference: {worst.plain}."
     return plain
 
 
 def _worst(evidence: Evidence, claims: Iterable[str]) -> Finding | None:
-    """What costs most of all that disturbs."""
+    """The interference that costs most."""
     found = [one for claim in claims for one in evidence.find("symptom", claim, "supported")]
     return max(found, key=lambda one: one.effect, default=None)
 
@@ -210,42 +196,43 @@ def _worst(evidence: Evidence, claims: Iterable[str]) -> Finding | None:
 # --- findings ------------------------------------------------------------------------------------
 
 
-def _findings(evidence: Evidence, certain: Sequence[Candidate]) -> list[Told]:
-    told: list[Told] = []
+def _findings(evidence: Evidence, certain: Sequence[Candidate]) -> list[ShownFinding]:
+    shown: list[ShownFinding] = []
 
-    def tell(mark: Mark, finding: Finding, do: str = "", plain: str = "") -> None:
-        if all(finding is not one.finding for one in told):
-            told.append(Told(mark, (plain or finding.plain).rstrip(".") + ".", do, finding))
+    def show(mark: Mark, finding: Finding, do: str = "", plain: str = "") -> None:
+        if all(finding is not one.finding for one in shown):
+            text = (plain or finding.plain).rstrip(".") + "."
+            shown.append(ShownFinding(mark, text, do, finding))
 
     for candidate in certain:
         if not candidate.findings:
             continue
         first, *rest = candidate.findings
-        tell("bad", first, candidate.do, candidate.plain)
+        show("bad", first, candidate.do, candidate.plain)
         for finding in rest:
-            tell("bad", finding)
-    for claim, word in _DISTURBING.items():
+            show("bad", finding)
+    for claim, word in _INTERFERENCE.items():
         found = evidence.find("symptom", claim, "supported")
         worst = sorted(found, key=lambda one: -one.effect)[:_MOST_CORES]
         if worst:
             also = "".join(
                 f"; of cpu{one.about['cpu']}: {sentences.estimate(one)}" for one in worst[1:]
             )
-            tell("note", worst[0], _what_to_do(evidence, word), worst[0].plain + also)
+            show("note", worst[0], _what_to_do(evidence, word), worst[0].plain + also)
     for step in ("symptom again", "symptom", "job"):
         fine = evidence.find(step, "slower", "refuted")
         if fine:
             plain = (sentences.together(fine) or fine[0].plain).rstrip(".")
             ours = ", with our own simulation" if evidence.question.job and step != "job" else ""
-            tell("good", fine[0], plain=plain + ours)
+            show("good", fine[0], plain=plain + ours)
             break
     for finding in _map_findings(evidence):
-        tell("note", finding)
-    return told
+        show("note", finding)
+    return shown
 
 
-# Claims about what disturbs, and the cause whose remedy is theirs.
-_DISTURBING: Mapping[str, Word] = {
+# Claims about interference, and the cause whose remedy is theirs.
+_INTERFERENCE: Mapping[str, Word] = {
     "taken": "other_task",
     "shared": "sibling",
     "stolen": "hypervisor",
@@ -254,7 +241,7 @@ _DISTURBING: Mapping[str, Word] = {
 
 
 def _what_to_do(evidence: Evidence, word: Word) -> str:
-    """What changes a disturbance: the doctor's command, where it has one."""
+    """What ends an interference: the doctor's command, where it has one."""
     if word == "softirq":
         return CAUSES["softirq"].do
     check = {"sibling": "sharing", "hypervisor": "steal", "other_task": "load"}[word]
@@ -297,7 +284,7 @@ def _map(evidence: Evidence) -> list[str]:
     return [one.plain.rstrip(".") + "." for found in _mapped(evidence).values() for one in found]
 
 
-# --- what stays open -----------------------------------------------------------------------------
+# --- what is not decided -------------------------------------------------------------------------
 
 
 def _open(evidence: Evidence, headline: Headline) -> list[Open]:
@@ -319,6 +306,10 @@ def _open(evidence: Evidence, headline: Headline) -> list[Open]:
             if taken_step is not None:
                 found.append(_longer(one, taken_step.step))
                 break
+    if headline.verdict == "healthy" and evidence.question.job:
+        plain = "No core is slow with your job. What all of them wait for was not measured."
+        command = f"perflib sensitivity -- {evidence.question.job}"
+        found.append(Open(plain, command, _SENSITIVITY_MINUTES))
     return found
 
 

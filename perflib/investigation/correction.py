@@ -18,8 +18,6 @@ from perflib.stats.decide import Reason
 from perflib.stats.family import family_p, p_of_interval
 from perflib.stats.interval import Interval
 
-__all__ = ["corrected"]
-
 _ALPHA = 0.05
 
 
@@ -29,7 +27,7 @@ def corrected(found: Sequence[Sequence[Finding]]) -> list[list[Finding]]:
     Parameters
     ----------
     found
-        What each run's ``analyse`` said.
+        What each run's ``analyse`` found.
 
     Returns
     -------
@@ -51,7 +49,7 @@ def corrected(found: Sequence[Sequence[Finding]]) -> list[list[Finding]]:
 def _p(finding: Finding) -> float:
     """NaN: no anomaly, or one that cannot be corrected.
 
-    An experiment's evidence may tell of how many ``batches`` its interval is made; where a claim
+    An experiment's evidence may hold of how many ``batches`` its interval is made; where a claim
     has no threshold, its own test's p value (``p_holm``) counts.
     """
     if finding.kind != "anomaly":

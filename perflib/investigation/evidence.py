@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from perflib.model.run import Run
     from perflib.stats.decide import Verdict
 
-__all__ = ["PARTS", "Evidence", "Part", "Question", "Step", "Taken"]
-
 Part = Literal["fit", "symptom", "cause", "map"]
 PARTS: Mapping[Part, str] = {
     "fit": "Fit to measure?",
@@ -26,16 +24,16 @@ PARTS: Mapping[Part, str] = {
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked.
+    """The question.
 
     Parameters
     ----------
     core, against
-        The core that is said to be slow, and a healthy one; ``None``: all are looked at.
+        The core that is reported slow, and a healthy one; ``None``: all are compared.
     job, begin, end
         A command line in KV's place, and the expressions of an event's first and last line.
     events
-        How many events a start of that job is asked for.
+        How many events a start of that job is to process.
     minutes
         All that it may take; ``None``: 5, and 8 where there is a cause to be found.
     recorded
@@ -56,7 +54,7 @@ class Question:
         return asdict(self)
 
     def checked(self, cores: list[int]) -> Question:
-        """The same; with ``core`` and no ``against``, beside the nearest other core.
+        """The same; with ``core`` and no ``against``, against the nearest other core.
 
         Raises
         ------
@@ -75,7 +73,7 @@ class Question:
             msg = f"--core {self.core} and --against {self.against} are one core: name two"
             raise UserError(msg)
         if (self.begin or self.end) and not self.job:
-            msg = "--begin and --end tell where the events of a --job begin and end: there is none"
+            msg = "--begin and --end mark where the events of a --job begin and end: there is none"
             raise UserError(msg)
         if self.core is None or self.against is not None:
             return self
@@ -132,7 +130,7 @@ class Evidence:
     cores
         The cores that are compared, one of each physical core.
     fit
-        What ``perflib.investigation.fit.examine`` said.
+        The result of ``perflib.investigation.fit.examine``.
     taken
         The steps so far, in order.
     """

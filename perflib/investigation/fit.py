@@ -1,4 +1,4 @@
-"""Is this machine fit to measure? What is said before anything else, and what would change it."""
+"""Is this machine fit to measure? What is reported first, and what would change it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-__all__ = ["WHY", "Spoiler", "examine", "spoilers"]
 
 WHY = "What this machine is, what spoils measurements on it, how much of each core one has."
 
@@ -39,7 +37,7 @@ def examine() -> dict[str, Any]:
 
 
 def spoilers(fit: Mapping[str, Any]) -> list[Spoiler]:
-    """What spoils measurements here, of what ``examine`` said."""
+    """What spoils measurements here, by ``examine``."""
     return [
         Spoiler(check["name"], check["now"], check["command"])
         for check in fit.get("checks", [])

@@ -9,17 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from perflib.model import store
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.escape import file_name
-from perflib.model.files import replacing
-from perflib.model.ownership import distrust_status
 from perflib.model.run import Run
-
-__all__ = ["PLAN", "REPORTS", "find", "keep_run", "read_plan", "runs_in", "write_plan"]
+from perflib.store import run_files
+from perflib.store.files import json_of, replacing
+from perflib.store.ownership import distrust_status
 
 PLAN = "investigation.json"
-REPORTS = Path("reports")  # where investigations lie unless a folder is given
+REPORTS = Path("reports")  # where investigations are unless a folder is given
 _SCHEMA = 1
 _OF_A_STEP = {
     "name", "part", "why", "experiment", "params", "budget_s", "run", "seconds", "skipped"
@@ -79,10 +77,10 @@ def read_plan(folder: Path, *, to_resume: bool = False) -> dict[str, Any]:
     try:
         with path.open(encoding="utf-8") as file:
             if to_resume and (problem := distrust_status(os.fstat(file.fileno()))):
-                msg = f"{path} {problem}: nobody goes on with it, because it may name a job to "
+                msg = f"{path} {problem}: nobody resumes it, because it may name a job to "
                 msg += f"start. --replay {folder} starts none"
                 raise UserError(msg)
-            record = json.load(file)
+            record = json_of(file.read())
         if record["schema"] > _SCHEMA:
             msg = f"{path} was written by a newer perflib: upgrade perflib"
             raise UserError(msg)
@@ -104,9 +102,9 @@ def keep_run(folder: Path, run: Run) -> None:
     path = runs_in(folder) / f"{file_name(run.id)}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     if "recording" in run.provenance:
-        store.save(run, path)
+        run_files.save(run, path)
         return
-    saved = store.saved_path(run.id)
+    saved = run_files.saved_path(run.id)
     try:
         path.hardlink_to(saved)
     except FileExistsError:
@@ -116,5 +114,5 @@ def keep_run(folder: Path, run: Run) -> None:
 
 
 def runs_in(folder: Path) -> Path:
-    """Where the runs of an investigation lie."""
+    """The place of an investigation's runs."""
     return folder / "runs"

@@ -16,15 +16,14 @@ from perflib.investigation.evidence import Evidence, Part, Question, Step, Taken
 from perflib.investigation.fit import examine
 from perflib.investigation.rules import NO_TIME, RULES, next_step
 from perflib.investigation.signs import evaluate
-from perflib.model import store
 from perflib.model.errors import MeasurementError, PerflibError, UserError, choose
 from perflib.model.run import new_id
+from perflib.store import run_files
+from perflib.store.files import json_of
 
 if TYPE_CHECKING:
     from perflib.measure.schedule import Progress
     from perflib.model.run import Run
-
-__all__ = ["LOOKING", "Investigation"]
 
 _MINUTES, _MINUTES_WITH_CAUSE = 5.0, 8.0
 LOOKING = ("a core is slow", "starts of the job differ")  # with a cause to be found
@@ -88,7 +87,7 @@ class Investigation:
         tag = new_id("investigation")
         folder = folder or folders.REPORTS / tag.partition("-")[2]
         if (folder / folders.PLAN).exists():
-            msg = f"{folder} holds an investigation already: --resume {folder} goes on with it, "
+            msg = f"{folder} holds an investigation already: --resume {folder} continues it, "
             msg += f"--replay {folder} concludes anew; or give another --out"
             raise UserError(msg)
         made = cls(Evidence(question, cores), folder, tag=tag)
@@ -100,12 +99,12 @@ class Investigation:
 
     @classmethod
     def resume(cls, folder: Path | None = None, minutes: float | None = None) -> Investigation:
-        """Go on with one that was ended before its plan was, or that may take longer now.
+        """Continue with one that was ended before its plan was, or that may take longer now.
 
         Parameters
         ----------
         folder
-            Where it lies, or the beginning of its name below ``reports``; the newest unfinished
+            Its place, or the beginning of its name below ``reports``; the newest unfinished
             one there unless given.
         minutes
             All that it may take, with what it took before; as it was unless given.
@@ -151,7 +150,7 @@ class Investigation:
         run = None
         if record["run"]:
             path = folders.runs_in(self.folder) / f"{record['run']}.parquet"
-            run = store.load(path if path.is_file() else record["run"])
+            run = run_files.load(path if path.is_file() else record["run"])
         return Taken(_step(record), run, record["seconds"], record["skipped"])
 
     # --- the plan --------------------------------------------------------------------------------
@@ -205,7 +204,7 @@ class Investigation:
         Parameters
         ----------
         experiment, given
-            The run: parameters by name, beside those of the preset ``quick``.
+            The run: parameters by name, added to those of the preset ``quick``.
         name
             Of the step; the experiment's unless given.
 
@@ -246,12 +245,12 @@ class Investigation:
         return taken
 
     def take(self, step: Step, progress: Progress | None = None) -> Taken:
-        """Make a step's run. One that fails is left out, with what it said; all is kept.
+        """Make a step's run. One that fails is left out, with its reason; all is kept.
 
         Raises
         ------
         KeyboardInterrupt
-            Nothing of the step is in the plan; ``resume`` goes on with it.
+            Nothing of the step is in the plan; ``resume`` continues it.
         """
         if self.replayed:
             taken = self._look_up(step)
@@ -293,7 +292,7 @@ class Investigation:
 
     def _unfinished(self, experiment: str) -> str:
         """A run of that experiment that this investigation began, and that was killed."""
-        for saved in store.runs():
+        for saved in run_files.runs():
             ended = saved.status == "interrupted" and saved.experiment == experiment
             if ended and _tag_of(saved.id) == self.tag:
                 return saved.id
@@ -311,13 +310,13 @@ class Investigation:
         step = replace(step, params=made.params, budget_s=made.budget_s)
         return Taken(step, taken.run, taken.seconds, taken.skipped)
 
-    def go(self, told: Callable[[Step | Taken], Progress | None] | None = None) -> None:
-        """Take all steps; ``told`` of each before and after it, and gives what shows progress."""
+    def go(self, notify: Callable[[Step | Taken], Progress | None] | None = None) -> None:
+        """Take all steps; ``notify`` gets each before and after it, and returns the progress."""
         while (step := self.next()) is not None:
-            progress = told(step) if told is not None else None
+            progress = notify(step) if notify is not None else None
             taken = self.take(step, progress)
-            if told is not None:
-                told(taken)
+            if notify is not None:
+                notify(taken)
         self.finished = True
         self._save()
 
@@ -372,7 +371,7 @@ def _newest_unfinished() -> Path:
     for path in found:
         if not folders.read_plan(path.parent).get("finished"):
             return path.parent
-    msg = "no unfinished investigation lies below reports/ here: name its folder, --resume FOLDER"
+    msg = "no unfinished investigation is below reports/ here: name its folder, --resume FOLDER"
     raise UserError(msg)
 
 
@@ -391,11 +390,9 @@ def _check_job(question: Question) -> None:
 
 def _tag_of(run_id: str) -> str:
     """What an unfinished run is marked with."""
-    import json
-
     try:
-        with (store.runs_dir() / f"{run_id}.journal").open(encoding="utf-8") as file:
-            return str(json.loads(file.readline()).get("tag", ""))
+        with (run_files.runs_dir() / f"{run_id}.journal").open(encoding="utf-8") as file:
+            return str(json_of(file.readline()).get("tag", ""))
     except (OSError, ValueError, AttributeError) as error:
         msg = f"the journal of run {run_id} cannot be read: {error}"
         raise MeasurementError(msg) from error

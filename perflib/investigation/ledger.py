@@ -1,8 +1,8 @@
 """The ledger of an investigation: every hypothesis, and which part of the extra time it explains.
 
 The extra time is what the same work takes longer on a core than on the others, all in all. Parts
-that the decomposition of KV measures are in percent of the work's time; what lies within a core's
-own speed (code, pages, memory, aliasing) is told by the runs that look for causes.
+that the decomposition of KV measures are in percent of the work's time; what is within a core's
+own speed (code, pages, memory, aliasing) is decided by the runs that look for causes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from perflib.investigation.evidence import Evidence
 from perflib.model.claims import EXPLAINS
 from perflib.model.finding import Finding
 from perflib.stats.interval import NO_INTERVAL, Interval
-
-__all__ = ["Entry", "State", "ledger"]
 
 State = Literal["measured", "excluded", "open", "not tested"]
 _LEAST_PERCENT = 1.0  # of extra time that is worth explaining
@@ -74,18 +72,18 @@ def ledger(evidence: Evidence, headline: Candidate | None) -> list[Entry]:
     if evidence.question.job and headline is not None and headline.cpu == cpu:
         extra = headline.cost  # the job's, which our own simulation need not have
     run = _run_of(evidence, "symptom")
-    beside = {
+    parts = {
         name: Interval(*(math.nan if end is None else float(end) for end in ends))
-        for name, ends in total.evidence.get("beside_others", {}).items()
+        for name, ends in total.evidence.get("relative_to_others", {}).items()
     }
 
     def of_part(hypothesis: str, part: str, how: str) -> Entry:
-        return _entry(hypothesis, explains, beside.get(part, NO_INTERVAL), extra, how, run)
+        return _entry(hypothesis, explains, parts.get(part, NO_INTERVAL), extra, how, run)
 
     entries = [of_part(*one) for one in _PARTS]
     entries += [_softirq(evidence, cpu, explains, extra, run)]
     entries += [one(evidence, cpu, explains) for one in _WITHIN]
-    own = extra if evidence.question.job else beside.get("own speed", NO_INTERVAL)
+    own = extra if evidence.question.job else parts.get("own speed", NO_INTERVAL)
     if headline is not None and headline.cpu == cpu:
         entries = [_of_the_job(one, headline, own, extra, evidence) for one in entries]
     named = [one for one in entries if one.state == "measured" and one.hypothesis in _OWN_NAMES]
@@ -127,7 +125,7 @@ _REST = "The core's own speed, as far as no hypothesis explains it."
 _PARTS = (
     ("other tasks", "other tasks", "Time ready to run and not running, from the kernel's account."),
     ("quota", "quota", "Time stopped by the control group's quota; part of other tasks."),
-    ("sibling", "sibling", "All samples beside those with the core alone."),
+    ("sibling", "sibling", "All samples compared with those with the core alone."),
     ("hypervisor", "hypervisor", "Wall time that is neither the job's nor another task's."),
     ("frequency", "clock", "The length of a cycle, from chains of additions."),
     ("interrupts", "interrupts", "Mean over typical time of samples with the core alone."),
@@ -135,7 +133,7 @@ _PARTS = (
 
 
 def _subject(evidence: Evidence, headline: Candidate | None) -> Finding | None:
-    """The total of the core in question: the headline's, the one asked for, or the slowest."""
+    """The total of the core in question: the headline's, the one in question, or the slowest."""
     totals = {one.about["cpu"]: one for one in evidence.find("symptom", "total")}
     for cpu in (headline.cpu if headline is not None else None, evidence.question.core):
         if cpu in totals:
@@ -170,16 +168,20 @@ def _entry(
     return Entry(hypothesis, explains, state, percent, share, because, run)
 
 
+def _untested(hypothesis: str, explains: str, because: str) -> Entry:
+    return Entry(hypothesis, explains, "not tested", NO_INTERVAL, NO_INTERVAL, because, "")
+
+
 def _softirq(evidence: Evidence, cpu: int, explains: str, extra: Interval, run: str) -> Entry:
     found = {one.about["cpu"]: one for one in evidence.find("symptom", "softirq")}
     because = "Ticks of the kernel's clock in soft interrupts; part of interrupts or other tasks."
     if cpu not in found:
-        return Entry("softirq", explains, "not tested", NO_INTERVAL, NO_INTERVAL, because, "")
+        return _untested("softirq", explains, because)
     mine = found[cpu]
     others = [one for other, one in found.items() if other != cpu]
-    beside = min((one.effect for one in others), default=0.0)
+    least = min((one.effect for one in others), default=0.0)
     percent = Interval(
-        mine.effect - beside,
+        mine.effect - least,
         mine.low - max((one.high for one in others), default=0.0),
         mine.high - min((one.low for one in others), default=0.0),
     )
@@ -189,7 +191,7 @@ def _softirq(evidence: Evidence, cpu: int, explains: str, extra: Interval, run: 
 # --- within a core's own speed -------------------------------------------------------------------
 
 
-def _told(
+def _reported(
     hypothesis: str, explains: str, found: Sequence[tuple[Finding, str]], missing: str
 ) -> Entry:
     """An entry of a finding's verdict, of the run that decided it if one did."""
@@ -203,7 +205,7 @@ def _told(
                 )
                 because = finding.plain + "."
                 return Entry(hypothesis, explains, shown, NO_INTERVAL, share, because, run)
-    return Entry(hypothesis, explains, "not tested", NO_INTERVAL, NO_INTERVAL, missing, "")
+    return _untested(hypothesis, explains, missing)
 
 
 def _run_of(evidence: Evidence, step: str) -> str:
@@ -228,7 +230,7 @@ def _explained(hypothesis: str, cause: str) -> Callable[[Evidence, int, str], En
             for one in evidence.find(step, EXPLAINS.name, cause=cause)
             if f"cpu{cpu}" in str(one.about["explains"]).split()
         ]
-        return _told(hypothesis, explains, found, _why_not(evidence, "code pages", "calls"))
+        return _reported(hypothesis, explains, found, _why_not(evidence, "code pages", "calls"))
 
     return made
 
@@ -239,9 +241,9 @@ def _instruction_cache(evidence: Evidence, cpu: int, explains: str) -> Entry:
     A core that is as fast as the others while most lines of its code miss the first-level cache is
     not slow because of such misses: no program misses with more than all of its lines.
     """
-    told = _explained("instruction cache", "instruction cache misses")(evidence, cpu, explains)
-    if told.state in ("measured", "excluded"):
-        return told
+    explained = _explained("instruction cache", "instruction cache misses")(evidence, cpu, explains)
+    if explained.state in ("measured", "excluded"):
+        return explained
     for step in ("calls", "code pages"):
         for found in evidence.find(step, SLOWER_L1I_MISSES.name, "refuted", cpu=cpu):
             because = (
@@ -250,10 +252,10 @@ def _instruction_cache(evidence: Evidence, cpu: int, explains: str) -> Entry:
             )
             nothing = Interval(found.effect, found.low, found.high)
             return Entry(
-                told.hypothesis, explains, "excluded", nothing, NO_INTERVAL, because,
+                explained.hypothesis, explains, "excluded", nothing, NO_INTERVAL, because,
                 _run_of(evidence, step),
             )  # fmt: skip
-    return told
+    return explained
 
 
 def _claimed(
@@ -269,7 +271,7 @@ def _claimed(
             for one in evidence.find(step, name)
             if one.about.get("cpu", cpu) == cpu and one.about.get("distance_bytes", 4096) == 4096
         ]
-        return _told(hypothesis, explains, found, _why_not(evidence, *claims))
+        return _reported(hypothesis, explains, found, _why_not(evidence, *claims))
 
     return made
 
@@ -277,18 +279,16 @@ def _claimed(
 def _placement(evidence: Evidence, cpu: int, explains: str) -> Entry:
     nodes = len(evidence.fit.get("machine", {}).get("nodes", []))
     if nodes <= 1:
-        because = "There is one memory node: no page lies farther away than another."
+        because = "There is one memory node: no page is farther away than another."
         zero = Interval(0.0, 0.0, 0.0)
         return Entry("page cache placement", explains, "excluded", zero, NO_INTERVAL, because, "")
     because = f"There are {nodes} nodes: cpu{cpu} may read a page cached on another one."
-    return Entry(
-        "page cache placement", explains, "not tested", NO_INTERVAL, NO_INTERVAL, because, ""
-    )
+    return _untested("page cache placement", explains, because)
 
 
 def _data_tlb(_evidence: Evidence, _cpu: int, explains: str) -> Entry:
     because = "Not looked at: no run compares cores by misses of the data TLB."
-    return Entry("data TLB", explains, "not tested", NO_INTERVAL, NO_INTERVAL, because, "")
+    return _untested("data TLB", explains, because)
 
 
 _JOB = "a function of the job"
@@ -297,7 +297,7 @@ _OWN_NAMES = (_JOB, "instruction cache", "iTLB", "memory distance", "aliasing")
 
 def _profiled(evidence: Evidence, _cpu: int, explains: str) -> Entry:
     found = [(one, _run_of(evidence, "profile")) for one in evidence.find("profile", "stands_out")]
-    return _told(_JOB, explains, found, _why_not(evidence, "profile"))
+    return _reported(_JOB, explains, found, _why_not(evidence, "profile"))
 
 
 _WITHIN: Sequence[Callable[[Evidence, int, str], Entry]] = (

@@ -18,8 +18,6 @@ from perflib import experiments
 from perflib.investigation.evidence import Evidence, Part, Step, Taken
 from perflib.investigation.signs import Seen, evaluate
 
-__all__ = ["NO_TIME", "RULES", "Rule", "next_step"]
-
 NO_TIME = "there was no time left"
 
 
@@ -77,7 +75,7 @@ RULES: Sequence[Rule] = (
     ),
     Rule(
         "symptom again", "symptom", "open whether a core is slow", "kv_per_core",
-        "cpu{cpu} beside the others: {estimate}, which decides nothing. Once more, for longer.",
+        "cpu{cpu} against the others: {estimate}, which decides nothing. Once more, for longer.",
         15, 60, {"cores": "{compared}", "seed": 2}, per_core_s=1.5,
     ),
     # --- cause: what makes that core slow?
@@ -100,7 +98,7 @@ RULES: Sequence[Rule] = (
     Rule(
         "addresses", "cause", "starts of the job differ", "kv_per_core",
         "Starts of your job differ by {spread:.0f} %, its events within a start do not. The same "
-        "with fixed addresses: is it where its data lie?",
+        "with fixed addresses: does the place of its data decide?",
         15, 60,
         {"cores": "{compared}", "events": "{events}", "aslr": False, **_JOB},
     ),

@@ -14,8 +14,6 @@ from perflib.investigation.evidence import Evidence
 from perflib.model import sentences
 from perflib.model.finding import Finding
 
-__all__ = ["SIGNS", "Seen", "evaluate", "fastest"]
-
 Seen = Mapping[str, Any]
 _SYMPTOMS = ("symptom", "symptom again", "job")  # the steps that compare cores
 _FEW_EVENTS = 0.2  # of the events: a slowdown of no more is one of few events
@@ -93,7 +91,7 @@ def _own_in_kv(evidence: Evidence) -> list[Seen]:
 
 
 def _own_in_job(evidence: Evidence) -> list[Seen]:
-    """A core on which the user's job is slow, or is said to be."""
+    """A core on which the user's job is slow, or is reported slow."""
     return [one for one in _own(evidence) if evidence.question.job]
 
 
@@ -101,8 +99,8 @@ def _unexplained(evidence: Evidence) -> list[Seen]:
     """A slow core, and what the job runs there does not say why."""
     from perflib.investigation.causes import candidates
 
-    told = {one.cpu for one in candidates(evidence) if one.word in ("function", "code_size")}
-    return [one for one in _own(evidence) if one["cpu"] not in told]
+    explained = {one.cpu for one in candidates(evidence) if one.word in ("function", "code_size")}
+    return [one for one in _own(evidence) if one["cpu"] not in explained]
 
 
 def _larger(evidence: Evidence) -> list[Seen]:
@@ -158,7 +156,7 @@ def _varies(evidence: Evidence) -> list[Seen]:
     run = evidence.run("job")
     if run is None or run.params.get("aslr") is False:
         return []
-    from perflib.investigation.starts import variation
+    from perflib.investigation.start_variation import variation
 
     found = variation(run)
     if not found.varies or len(_unexplained(evidence)) < len(list(_own(evidence))):

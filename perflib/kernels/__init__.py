@@ -64,7 +64,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Kernel:
-    """A loaded kernel: ``kernel.lib.function(...)``, with cffi's ``ffi`` beside it."""
+    """A loaded kernel: ``kernel.lib.function(...)``, with cffi's ``ffi``."""
 
     build: Build
     lib: Any
@@ -120,7 +120,7 @@ def build(
 
 
 def unavailable(name: str) -> str:
-    """Why a kernel cannot be had here, without compiling it; empty where it can."""
+    """Why a kernel is not available here, without compiling it; empty where it is."""
     try:
         wanted, bundle = request(name), active()
         if bundle is None or bundle.find(wanted) is None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -21,11 +20,11 @@ from typing import Any
 
 from perflib.kernels.cache import Build, files_in
 from perflib.kernels.levels import LEVELS, levels_here
+from perflib.kernels.private import check_runnable
 from perflib.kernels.sources import Request, digest
 from perflib.model.errors import MeasurementError, PerflibError, UserError
-from perflib.model.ownership import distrust
-
-__all__ = ["FORMAT", "MANIFEST", "Bundle", "active", "open_bundle", "perflib_version", "sha256_of"]
+from perflib.store.files import json_of
+from perflib.store.ownership import distrust
 
 FORMAT = 1
 MANIFEST = "bundle.json"
@@ -80,7 +79,7 @@ class Bundle:
         return {"sha256": self.sha256, "level": self.level, "compiled_here": compiled_here}
 
     def without(self, wanted: Request) -> PerflibError:
-        """What is said of a build that is not in the bundle, where no compiler is, either."""
+        """The message on a build that is not in the bundle, where no compiler is, either."""
         if words := self.lacking.get(wanted.key):
             return MeasurementError(f"where the bundle {self.folder} was made, {words}")
         if (wanted.variant, wanted.executable) not in wanted.source.bundled():
@@ -148,9 +147,7 @@ def open_bundle(named: Path) -> Bundle:
             raise UserError(msg)
         for path in (named.parent, folder, manifest):  # named may be a link
             _check_owner(path)
-        if os.statvfs(folder).f_flag & os.ST_NOEXEC:
-            msg = f"{folder} is on a file system mounted with noexec: nothing there can be executed"
-            raise UserError(msg)
+        check_runnable(folder, "PERFLIB_KERNELS")
         status = manifest.stat()
         return _read(folder, status.st_mtime_ns, status.st_size)
 
@@ -180,7 +177,7 @@ def _read(folder: Path, _mtime_ns: int, _size: int) -> Bundle:
     manifest = folder / MANIFEST
     try:
         raw = manifest.read_bytes()
-        found = json.loads(raw)
+        found = json_of(raw)
         if found["format"] != FORMAT:
             msg = f"{manifest} has format {found['format']}, which this perflib does not read"
             raise UserError(msg)

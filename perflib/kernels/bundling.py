@@ -17,10 +17,8 @@ from perflib.kernels.levels import LEVELS
 from perflib.kernels.private import private_cache
 from perflib.kernels.sources import Request, digest, request
 from perflib.model.errors import UserError
-from perflib.model.files import replacing
-from perflib.model.ownership import distrust, make_folder
-
-__all__ = ["Made", "begun", "write"]
+from perflib.store.files import json_of, replacing
+from perflib.store.ownership import distrust, make_folder
 
 _GLIBC = re.compile(rb"GLIBC_(\d+)\.(\d+)")
 
@@ -74,7 +72,7 @@ def _existing(folder: Path) -> dict[str, Any]:
                 msg = f"{folder} is not empty and holds no bundle: give a folder of its own"
                 raise UserError(msg)
             return empty
-        found: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
+        found: dict[str, Any] = json_of((folder / MANIFEST).read_text())
         if found["format"] != FORMAT:
             return empty
         for listed in found["levels"].values():

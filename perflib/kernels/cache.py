@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from perflib.kernels.compiling import compile_into, compiler
-from perflib.kernels.private import check_owner, private_cache, unusable
+from perflib.kernels.private import check_owner, check_runnable, private_cache, unusable
 from perflib.kernels.sources import BASE_FLAGS, Request, digest
-
-__all__ = ["Build", "compiled"]
 
 _FORMAT = 2  # part of every key: raised when the way kernels are built changes
 
@@ -61,6 +59,7 @@ def compiled(wanted: Request, level: str) -> Build:
     ]  # fmt: skip
     key = digest(json.dumps(key_parts), *contents)[:32]
     folder = private_cache() / f"{name}-{key}"
+    check_runnable(folder.parent)
     built = Build(
         name,
         *files_in(folder, wanted),

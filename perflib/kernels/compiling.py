@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import io
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,18 +22,18 @@ from typing import Literal
 from perflib.kernels.private import check_owner, private_cache, unusable
 from perflib.kernels.records import parsed
 from perflib.kernels.sources import BASE_FLAGS, Request, Source
-from perflib.model import paths
 from perflib.model.errors import MeasurementError, UserError
-from perflib.model.files import replacing
-
-__all__ = ["compile_into", "compiler"]
+from perflib.store import paths
+from perflib.store.files import replacing
 
 _PATIENCE_S = 300.0  # the largest kernel takes 30 s of CPU time
-_LONGEST_S = 1e6
+_MAX_S = 1e6
 _VERSION_CHARACTERS = 200
+_MOST_BYTES, _POLL_S = 4 << 20, 0.2  # of what it prints
+_MOST_SHOWN = 20_000  # characters
 _ELF_HEADER_BYTES = 64
 _ELF_64_BIT = 2
-_SHARED = 3  # a library, or a program that may lie anywhere
+_SHARED = 3  # a library, or a position-independent program
 
 
 def _patience_s() -> float:
@@ -40,29 +43,31 @@ def _patience_s() -> float:
         limit_s = float(wish)
     except ValueError:
         limit_s = 0.0
-    if not 0 < limit_s <= _LONGEST_S:
+    if not 0 < limit_s <= _MAX_S:
         msg = f"PERFLIB_CC_TIMEOUT_S={wish}: it must be a number of seconds, for example 600"
         raise UserError(msg)
     return limit_s
 
 
 def compiler() -> tuple[str, str]:
-    """The C compiler's path and its version line; ``PERFLIB_CC`` names another than gcc.
+    """The C compiler's command and its version line; ``PERFLIB_CC`` names another than gcc.
+
+    The command is a path, or a line of words as a shell reads it: ``/usr/bin/ccache gcc``.
 
     Raises
     ------
     UserError
         There is none.
     """
-    wanted = os.environ.get("PERFLIB_CC")
+    wanted = os.environ.get("PERFLIB_CC", "").strip()
     for candidate in [wanted] if wanted else ["gcc", "cc", "clang"]:
-        path = shutil.which(candidate)
-        if path:
-            status = Path(path).stat()
-            return path, _version(path, status.st_mtime_ns)
-    searched = f"PERFLIB_CC={wanted!r}" if wanted else "none of gcc, cc, clang"
+        if words := _words(candidate):
+            found = [path for word in words if (path := shutil.which(word))]  # ccache runs gcc
+            programs = tuple((path, Path(path).stat().st_mtime_ns) for path in found)
+            return shlex.join(words), _version(*words, programs=programs)
+    searched = f"PERFLIB_CC={wanted!r} is no program" if wanted else "none of gcc, cc, clang is"
     msg = (
-        f"no C compiler: {searched} is on PATH. Install one: 'apt-get install gcc libc6-dev' "
+        f"no C compiler: {searched} on PATH. Install one: 'apt-get install gcc libc6-dev' "
         "(Debian, Ubuntu), 'dnf install gcc' (Fedora, RHEL), "
         "'conda install -c conda-forge c-compiler'. Or set PERFLIB_KERNELS to what 'perflib build' "
         "made where there is one."
@@ -70,15 +75,25 @@ def compiler() -> tuple[str, str]:
     raise UserError(msg)
 
 
+def _words(line: str) -> list[str]:
+    """A command, its program found on PATH: a path, or several words; empty: it is none."""
+    words = [line]
+    if shutil.which(line) is None:
+        with contextlib.suppress(ValueError):  # a quotation mark is open
+            words = shlex.split(line)
+    path = shutil.which(words[0])
+    return [path, *words[1:]] if path else []
+
+
 @functools.cache
-def _version(path: str, mtime_ns: int) -> str:
-    tag = hashlib.sha256(f"{path}\0{mtime_ns}".encode()).hexdigest()[:24]
+def _version(*words: str, programs: tuple[tuple[str, int], ...]) -> str:
+    tag = hashlib.sha256(repr((words, programs)).encode()).hexdigest()[:24]
     remembered = private_cache() / f"compiler-{tag}"
     if remembered.is_file():
         check_owner(remembered)
         return remembered.read_text()
-    _, said, _ = _ask([path, "--version"])
-    version = _printable((said.splitlines() or [""])[0]) or "unknown"
+    _, printed, _ = _output_of([*words, "--version"])
+    version = _printable((printed.splitlines() or [""])[0]) or "unknown"
     try:
         with replacing(remembered) as temporary:
             temporary.write_text(version)
@@ -93,7 +108,7 @@ def _printable(line: str) -> str:
     return "".join(sign for sign in line if sign.isprintable())[:_VERSION_CHARACTERS].strip()
 
 
-def _ask(
+def _output_of(
     argv: Sequence[str | Path], environment: Mapping[str, str] | None = None
 ) -> tuple[int, str, str]:
     """Run the compiler: its exit status, its output, its errors.
@@ -115,32 +130,53 @@ def _ask(
     except OSError as error:
         msg = f"the C compiler {argv[0]} cannot be started: {error.strerror}"
         raise UserError(msg) from error
+    fault = f"did not end within {limit_s:g} s"
+    deadline = time.monotonic() + limit_s
     with process:
-        try:
-            out, errors = process.communicate(timeout=limit_s)
-        except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)  # it is not yet waited for
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
-            msg = (
-                f"the C compiler {argv[0]} did not end within {limit_s:g} s and was killed. Try "
-                "it by hand; PERFLIB_CC names another, PERFLIB_CC_TIMEOUT_S gives it longer."
-            )
-            raise MeasurementError(msg) from error
+        while True:
+            left_s = deadline - time.monotonic()
+            try:
+                out, errors = process.communicate(timeout=min(_POLL_S, left_s))
+                break
+            except BaseException as error:
+                if isinstance(error, subprocess.TimeoutExpired):
+                    if max(len(error.output or b""), len(error.stderr or b"")) > _MOST_BYTES:
+                        fault = f"printed more than {_MOST_BYTES >> 20} MiB"
+                    elif left_s > _POLL_S:
+                        continue
+                os.killpg(process.pid, signal.SIGKILL)  # it is not yet waited for
+                if not isinstance(error, subprocess.TimeoutExpired):
+                    raise
+                msg = (
+                    f"the C compiler {argv[0]} {fault} and was killed. Try "
+                    "it by hand; PERFLIB_CC names another, PERFLIB_CC_TIMEOUT_S gives it longer."
+                )
+                raise MeasurementError(msg) from error
     return process.returncode, out, errors
 
 
 def _run(name: str, where: Path, arguments: Sequence[str | Path], made: Path) -> None:
-    path, _ = compiler()
+    command, _ = compiler()
+    words = shlex.split(command)
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TMPDIR": str(where)}
-    status, _, errors = _ask([path, *arguments], environment)
+    if len(words) > 1:  # what ccache and distcc are configured by
+        own = {name for name in os.environ if name.startswith(("CCACHE_", "DISTCC_"))}
+        environment |= {name: os.environ[name] for name in {"HOME", *own} & os.environ.keys()}
+    status, _, errors = _output_of([*words, *arguments], environment)
     if status:
+        for number in (errno.ENOSPC, errno.EDQUOT):
+            if os.strerror(number) in errors:
+                raise unusable(OSError(number, os.strerror(number), str(where.parent)))
         how = f"died of signal {-status}" if status < 0 else "says"
-        msg = f"kernel {name!r} does not compile; {path} {how}:\n{errors.strip()}"
+        if status == -signal.SIGKILL or "Killed signal" in errors:
+            how = "was killed, perhaps for want of memory (see dmesg); it says"
+        if len(errors := errors.strip()) > _MOST_SHOWN:
+            errors = f"{errors[:_MOST_SHOWN]}\n... and {len(errors) - _MOST_SHOWN} characters more"
+        msg = f"kernel {name!r} does not compile; {command} {how}:\n{errors}".rstrip(":\n")
         raise MeasurementError(msg)
     if not made.is_file():
-        msg = f"kernel {name!r} does not compile; {path} reports success, but made no {made.name}"
-        raise MeasurementError(msg)
+        msg = f"kernel {name!r} does not compile; {command} reports success, but made no "
+        raise MeasurementError(msg + made.name)
 
 
 def _check_linked(made: Path, name: str, symbols: Sequence[str] | None = None) -> None:

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from perflib.model.errors import MeasurementError
 
-__all__ = ["repeat"]
-
 # What a copy defines: its labels, the names that gcc gives to parts of constants (.set), and its
 # static variables that begin as zero (.local).
 _NAME = r"([A-Za-z_.$][\w.$]*)"
@@ -30,7 +28,7 @@ def repeat(single: Path, repeated: Path, copies: int) -> None:
     """Write ``copies`` renamed copies of the assembly ``single``, and a table of their entries.
 
     For the one global function ``f`` of the file the table is ``f_copies`` (pointers), its length
-    ``f_count`` (a 64-bit integer); the code of all copies lies between ``f_begin`` and ``f_end``.
+    ``f_count`` (a 64-bit integer); the code of all copies is between ``f_begin`` and ``f_end``.
     """
     text = single.read_text()
     entries = [name for name in _ENTRY.findall(text) if re.search(rf"^{name}:", text, re.MULTILINE)]

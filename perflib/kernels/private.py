@@ -6,13 +6,15 @@ between nobody can exchange it, because nobody else may write to any folder on t
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 from perflib.model.errors import UserError
-from perflib.model.ownership import distrust, make_folder
-from perflib.model.paths import cache_dir
+from perflib.store.ownership import distrust, make_folder
+from perflib.store.paths import cache_dir
 
-__all__ = ["check_owner", "private_cache", "unusable"]
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def check_owner(path: Path) -> None:
@@ -45,7 +47,21 @@ def private_cache() -> Path:
     return folder
 
 
+def check_runnable(path: Path, variable: str = "PERFLIB_CACHE") -> None:
+    """Refuse a folder from which the kernel would neither load a library nor start a program.
+
+    Raises
+    ------
+    UserError
+        It is on a file system that is mounted ``noexec``.
+    """
+    if os.statvfs(path).f_flag & os.ST_NOEXEC:
+        msg = f"{path} is on a file system mounted with noexec: nothing there can be executed. "
+        raise UserError(msg + f"Set {variable} to a folder elsewhere.")
+
+
 def unusable(error: OSError) -> UserError:
-    """What is said where the cache cannot be read or written."""
-    msg = f"the kernel cache cannot be used: {error}. Set PERFLIB_CACHE to another folder."
+    """The message where the cache cannot be read or written."""
+    first = "Free some space there, or set" if error.errno in _FULL else "Set"
+    msg = f"the kernel cache cannot be used: {error}. {first} PERFLIB_CACHE to another folder."
     return UserError(msg)

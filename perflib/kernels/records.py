@@ -8,18 +8,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perflib.model import paths
 from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.store import paths
 
 if TYPE_CHECKING:
     import numpy as np
 
     from perflib.kernels import Build
 
-__all__ = ["declarations", "included", "open_interface", "parsed", "record"]
-
 _INTERFACE = re.compile(r"^// @interface\s*$(.*?)^// @end\s*$", re.MULTILINE | re.DOTALL)
-_INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+INCLUDE = re.compile(r'^[ \t]*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
 def included(files: Iterable[Path]) -> list[Path]:
@@ -32,7 +30,7 @@ def included(files: Iterable[Path]) -> list[Path]:
     begun = set(files)
 
     def follow(file: Path) -> None:
-        for name in _INCLUDE.findall(file.read_text()):
+        for name in INCLUDE.findall(file.read_text()):
             for folder in (file.parent, paths.kernels_dir()):
                 header = (folder / name).resolve()
                 if header.is_file() and header not in begun:
@@ -85,7 +83,7 @@ def parsed(cdef: str, path: Path) -> Any:
 @functools.cache
 def open_interface(module: str) -> Any:
     """Cffi's ``ffi`` with a build's declarations; no library is loaded."""
-    # Without bytecode: a file of it beside the module would be believed in the module's place.
+    # Without bytecode: a file of it next to the module would be loaded in the module's place.
     loaded: dict[str, Any] = {}
     exec(compile(Path(module).read_bytes(), module, "exec"), loaded)  # noqa: S102 (cffi wrote it)
     return loaded["ffi"]

@@ -1,4 +1,4 @@
-"""What a kernel's C file declares, and what can be asked of it."""
+"""What a kernel's C file declares, and what can be built from it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from typing import Any
 
 from perflib.kernels.levels import flags_of
 from perflib.kernels.records import declarations, included
-from perflib.model import paths
 from perflib.model.errors import UserError, choose
-
-__all__ = ["BASE_FLAGS", "Request", "Source", "digest", "names", "request", "source"]
+from perflib.store import paths
 
 BASE_FLAGS = ("-std=gnu11", "-Wall", "-Wextra")
 
@@ -75,7 +73,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Request:
-    """One build that is asked for: all that decides what comes out, but the compiler."""
+    """One requested build: all that decides what comes out, but the compiler."""
 
     source: Source
     variant: str | None
@@ -192,7 +190,7 @@ def request(
     define: Mapping[str, int] | None = None,
     executable: bool = False,
 ) -> Request:
-    """A build as ``perflib.kernels.build`` is asked for it, every default filled in.
+    """A build as ``perflib.kernels.build`` requests it, every default filled in.
 
     Raises
     ------

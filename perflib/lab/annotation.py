@@ -16,18 +16,8 @@ from perflib.lab.markup import escape
 from perflib.model.errors import UserError
 from perflib.model.run import Run
 
-__all__ = ["AnnotationView", "annotation"]
-
 _LEAST_PERCENT = 0.5  # of a row that is shown without 'all'
-# Colours come from the page, so the table is readable on light and on dark.
-_STYLE = """<style>
-.perflib-beside { border-collapse: collapse; font: 12px/1.5 ui-monospace, "DejaVu Sans Mono",
-  monospace; color: var(--jp-ui-font-color1, inherit); }
-.perflib-beside th, .perflib-beside td { padding: 0 0.7em; text-align: right; white-space: pre; }
-.perflib-beside td.code, .perflib-beside th.code { text-align: left; }
-.perflib-beside tr.odd td { font-weight: 700; background: rgba(213, 94, 0, 0.22); }
-.perflib-beside tr.source td { text-align: left; opacity: 0.75; font-style: italic; }
-</style>"""
+_STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 
 
 class AnnotationView(widgets.VBox):
@@ -46,7 +36,7 @@ class AnnotationView(widgets.VBox):
         words = [f"{first.plain}. {first.reason}", *found.remarks]
         head = "".join(f"<div>{escape(sentence)}</div>" for sentence in words)
         bar = widgets.HBox([self.order, self.whole])
-        super().__init__([widgets.HTML(_STYLE + head), bar, self._body])
+        super().__init__([widgets.HTML(f"<style>{_STYLE}</style>{head}"), bar, self._body])
         self._draw()
 
     def _draw(self, *_: object) -> None:

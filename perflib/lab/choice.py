@@ -8,8 +8,6 @@ from pathlib import Path
 import anywidget
 import traitlets
 
-__all__ = ["Choice"]
-
 
 class Choice(anywidget.AnyWidget):
     """A table; ``chosen`` has the places of the rows that are chosen, which may be observed.

@@ -8,8 +8,6 @@ import pandas as pd
 
 from perflib.model.errors import MeasurementError
 
-__all__ = ["built", "disassembly"]
-
 
 def built(kernel: str, *, program: bool = False, **define: int) -> Path:
     """The library of a kernel, compiled as experiments compile it, or the kernel as a program.

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from perflib.fleet import outliers
-from perflib.fleet.simulated import SIMULATED, SimulatedFarm, simulated_farm
-from perflib.fleet.table import farm_table
+from perflib.fleet.analysis import outliers
+from perflib.fleet.analysis.comparisons import ALPHA, THRESHOLD_PERCENT, Farm, compare_farm
+from perflib.fleet.analysis.simulated import SIMULATED, SimulatedFarm, simulated_farm
+from perflib.fleet.analysis.table import farm_table
 from perflib.lab.interface import Findings, Sentences
 from perflib.lab.notebook import given_names
 from perflib.model.errors import UserError, choose
 from perflib.model.extras import installed
-from perflib.stats.farm import ALPHA, THRESHOLD_PERCENT, Farm, compare_farm
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,7 +46,8 @@ def farm(
     ----------
     source
         The folder of a plan that was collected; ``None`` or an empty text: all saved runs. Or a
-        simulated farm, or two tables, ``levels`` and ``nodes`` (`perflib.stats.farm`).
+        simulated farm, or two tables, ``levels`` and ``nodes``
+        (`perflib.fleet.analysis.comparisons`).
     threshold_percent
         The least slowdown that matters.
 
@@ -65,7 +66,8 @@ def farm(
     for name, table, wanted in (("levels", levels, _LEVELS), ("nodes", nodes, _NODES)):
         missing = sorted(wanted - set(table.columns))
         if missing:
-            msg = f"the table of {name} lacks {', '.join(missing)}: see perflib.stats.farm"
+            where = "perflib.fleet.analysis.comparisons"
+            msg = f"the table of {name} lacks {', '.join(missing)}: see {where}"
             raise UserError(msg)
     return FarmView(levels, nodes, threshold_percent)
 
@@ -111,7 +113,7 @@ class FarmView:
 
     @cached_property
     def compared(self) -> Farm:
-        """All comparisons, as tables: see `perflib.stats.farm.Farm`."""
+        """All comparisons, as tables: see `perflib.fleet.analysis.comparisons.Farm`."""
         return compare_farm(self.levels, self.nodes, self.threshold_percent)
 
     @cached_property
@@ -157,8 +159,8 @@ class FarmView:
                     "experiment": mine["experiment"].to_numpy(),
                     "nodes": mine["units"].to_numpy(),
                     "slower by, %": mine["effect"].round(2).to_numpy(),
-                    "low": mine["low"].round(2).to_numpy(),
-                    "high": mine["high"].round(2).to_numpy(),
+                    "slower by, %, low": mine["effect_low"].round(2).to_numpy(),
+                    "slower by, %, high": mine["effect_high"].round(2).to_numpy(),
                     "slower in, % of pairs": (100 * mine["separation"]).round(0).to_numpy(),
                     "false discovery rate": mine["q"].map(lambda q: float(f"{q:.1g}")).to_numpy(),
                 }
@@ -254,7 +256,7 @@ class FarmView:
 
     def _found(self, experiment: str | None) -> pd.DataFrame:
         mine = self.table("effects", experiment)
-        mine = mine[(mine["q"] < ALPHA) & (mine["low"] > mine["threshold"])]
+        mine = mine[(mine["q"] < ALPHA) & (mine["effect_low"] > mine["threshold"])]
         return mine.sort_values("kind", key=lambda kinds: kinds.map(_ORDER), kind="stable")
 
     def _title(self, experiment: str | None, what: str) -> str:

@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.image import AxesImage
 
-__all__ = ["heatmap_figure", "hours_figure", "node_figure"]
-
 _MOST_MODELS = 4  # panels
 _MOST_NAMED = 40  # rows with all their names
-_MOST_MARKED = 12  # names beside very many rows
+_MOST_MARKED = 12  # names next to very many rows
 _LEAST_RANGE = 3.0  # percent: colours do not make mountains of noise
 _COLOURS = "vlag"
 _MISSING = "0.8"
@@ -42,11 +40,11 @@ def heatmap_figure(
     Parameters
     ----------
     cores, nodes
-        The tables of `perflib.stats.farm.Farm`, of one experiment.
+        The tables of `perflib.fleet.analysis.comparisons.Farm`, of one experiment.
     title
         What was measured.
     marked
-        Nodes whose names stand beside their rows.
+        Nodes whose names stand next to their rows.
     positions
         Pairs of a model and a cpu that are marked above their column.
     rows
@@ -101,7 +99,7 @@ def _table(
 
 
 def _reach(tables: Sequence[pd.DataFrame]) -> float:
-    """Of the colours: all but two values in a hundred lie within."""
+    """Of the colours: all but two values in a hundred are within."""
     sizes = np.abs(np.concatenate([table.to_numpy(float).ravel() for table in tables]))
     sizes = sizes[np.isfinite(sizes)]
     return max(_LEAST_RANGE, float(np.quantile(sizes, 0.98))) if sizes.size else _LEAST_RANGE
@@ -140,7 +138,7 @@ def node_figure(cores: pd.DataFrame, nodes: pd.DataFrame, node: str, title: str)
     Parameters
     ----------
     cores, nodes
-        The tables of `perflib.stats.farm.Farm`, of one experiment.
+        The tables of `perflib.fleet.analysis.comparisons.Farm`, of one experiment.
     node
         Which one.
     title
@@ -191,12 +189,12 @@ def _bands(axes: Axes, cores: pd.DataFrame, node: str) -> None:
 
 
 def hours_figure(hours: pd.DataFrame, title: str) -> Figure:
-    """Racks by the hour of the day (UTC), each node beside its own median.
+    """Racks by the hour of the day (UTC), each node against its median.
 
     Parameters
     ----------
     hours
-        The table of `perflib.stats.farm.Farm`, of one experiment.
+        The table of `perflib.fleet.analysis.comparisons.Farm`, of one experiment.
     title
         What was measured.
     """

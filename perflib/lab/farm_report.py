@@ -9,21 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from perflib.fleet.analysis.comparisons import THRESHOLD_PERCENT
 from perflib.lab.farm import FarmView, farm
 from perflib.lab.pictures import picture
-from perflib.lab.report import template
-from perflib.lab.summary import told
+from perflib.lab.report import template, write_page
+from perflib.lab.summary import statements
 from perflib.lab.tables import STYLE, table, verdicts
-from perflib.model.errors import MeasurementError
-from perflib.model.files import replacing
-from perflib.stats.farm import THRESHOLD_PERCENT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from perflib.model.finding import Finding
-
-__all__ = ["write_farm_report"]
 
 _MOST_VERDICTS = 40
 _MOST_NODES = 4  # with a figure of their own, of each experiment
@@ -44,7 +40,7 @@ def write_farm_report(
     Parameters
     ----------
     levels, nodes
-        The farm's table (`perflib.fleet.table.farm_table`).
+        The farm's table (`perflib.fleet.analysis.table.farm_table`).
     out
         The HTML file to write; style and figures are inside it.
     title
@@ -67,7 +63,7 @@ def write_farm_report(
         The file cannot be written.
     """
     view = farm((levels, nodes), threshold_percent=threshold_percent)
-    sentences = told(view.findings)
+    sentences = statements(view.findings)
     found = [one.sentence for one in sentences if one.verdict == "supported"]
     others = [one.sentence for one in sentences if one.verdict != "supported"]
     shown = _shown(view.findings)
@@ -89,13 +85,7 @@ def write_farm_report(
         missing=missing,
         missing_words=words,
     )
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(out) as temporary:
-            temporary.write_text(page, encoding="utf-8")
-    except OSError as error:
-        msg = f"the report cannot be written to {out}: {error.strerror or error}"
-        raise MeasurementError(msg) from error
+    write_page(page, out)
     return [*found, *others]
 
 
@@ -118,23 +108,22 @@ def _shown(findings: list[Finding]) -> list[Finding]:
 
 def _section(view: FarmView, experiment: str) -> dict[str, Any]:
     figures = [
-        {"source": made.source, "width": made.width, "height": made.height, "caption": caption}
+        {**vars(picture(figure)), "caption": caption}
         for caption, figure in _figures(view, experiment)
-        for made in [picture(figure)]
     ]
     return {"title": f"{view.label}{experiment}", "figures": figures}
 
 
 def _figures(view: FarmView, experiment: str) -> Iterator[tuple[str, Figure]]:
     label = view.label
-    words = "arrows mark core positions, names beside the rows nodes that stand out"
+    words = "arrows mark core positions, names next to the rows nodes that stand out"
     yield (
         f"{label}each core of each node compared with its model, the slowest nodes on top; {words}",
         view.heatmap(experiment),
     )
     if len(view.table("hours", experiment)):
         yield (
-            f"{label}racks by the hour of the day (UTC), each node beside its own median",
+            f"{label}racks by the hour of the day (UTC), each node against its median",
             view.hours(experiment),
         )
     named = [one.about["node"] for one in view.found if "node" in one.about

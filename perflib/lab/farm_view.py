@@ -15,8 +15,6 @@ from perflib.model.errors import PerflibError
 if TYPE_CHECKING:
     from perflib.lab.farm import FarmView
 
-__all__ = ["View"]
-
 _WIDE = widgets.Layout(width="40em", max_width="100%")
 _IMAGE = widgets.Layout(max_width="100%")
 _CHOOSE = "choose a run"

@@ -9,8 +9,6 @@ import ipywidgets as widgets
 
 from perflib.lab.markup import escape
 
-__all__ = ["Fields"]
-
 _FIRST = ("cores", "budget_s", "precision_percent")  # every experiment has them; asked for most
 _TYPES = {"integer", "number", "text", "true or false", "none", "NAME=VALUE,..."}
 _WIDE = widgets.Layout(width="15em")
@@ -19,7 +17,7 @@ _SIGNS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
 
 
 class Fields:
-    """One field a parameter, with its unit, its help and its bounds beside it.
+    """One field a parameter, with its unit, its help and its bounds next to it.
 
     Parameters
     ----------

@@ -22,13 +22,12 @@ from perflib.lab.markup import escape
 from perflib.lab.summary import summary
 from perflib.lab.tables import STYLE, verdicts
 from perflib.lab.theme import figures, png
+from perflib.measure.progress import left
 from perflib.measure.schedule import Status
-from perflib.model import store
 from perflib.model.errors import PerflibError, UserError
 from perflib.model.finding import Finding
 from perflib.model.run import UNFINISHED, Run, recording_of
-
-__all__ = ["Form"]
+from perflib.store import run_files
 
 _REDRAW_S = 1.0
 _DRAWING_SHARE = 0.1
@@ -123,7 +122,7 @@ class Form(widgets.VBox):
     # --- what the user does ----------------------------------------------------------------------
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until the measurement that goes on has ended."""
+        """Wait until the measurement that continues has ended."""
         if self._thread is not None:
             self._thread.join(timeout_s)
 
@@ -183,9 +182,9 @@ class Form(widgets.VBox):
             msg = f"{path} exists already: choose another name"
             raise UserError(msg)
         if path.suffix == ".csv":
-            store.write_csv(self.run.samples, path)
+            run_files.write_csv(self.run.samples, path)
         else:
-            store.save(self.run, path)
+            run_files.save(self.run, path)
         return path.absolute()
 
     # --- in the background thread ----------------------------------------------------------------
@@ -218,9 +217,7 @@ class Form(widgets.VBox):
             self._bar.value = max(self._bar.value, status.elapsed_s / max(1e-9, whole_s))
             if not self._stop.is_set():
                 width = "" if status.half_width is None else f", ±{status.half_width:.2f} points"
-                self._status.value = (
-                    f"round {status.rounds + 1}{width}, {status.left_s:.0f} s left at most"
-                )
+                self._status.value = f"round {status.rounds + 1}{width}{left(status.left_s)}"
             begin = monotonic()
             if status.rounds < self.experiment.live_rounds or begin < self._next_draw:
                 return
@@ -260,11 +257,11 @@ class Form(widgets.VBox):
         note = recording_of(measured)
         self._status.value = escape(f"nothing was measured: recorded on {note}" if note else kept)
         self._bar.value = 1.0
-        told = "".join(f"<li>{escape(text)}</li>" for text in summary(self.findings))
+        items = "".join(f"<li>{escape(text)}</li>" for text in summary(self.findings))
         problems = "".join(
             f"<p>On the way: {escape(text)}</p>" for text in measured.provenance["problems"]
         )
-        self._result.value = f"<ul>{told}</ul>{verdicts(self.findings).html()}{problems}"
+        self._result.value = f"<ul>{items}</ul>{verdicts(self.findings).html()}{problems}"
 
     # --- what is shown ---------------------------------------------------------------------------
 
@@ -320,12 +317,12 @@ def _notices(name: str) -> str:
     """Runs of this experiment that wait to be finished."""
     unfinished = [
         saved.id
-        for saved in store.runs()
+        for saved in run_files.runs()
         if saved.status == "interrupted" and saved.experiment == name
     ]
     if not unfinished:
         return ""
     return (
-        f"<p>Unfinished: {escape(', '.join(unfinished))}. 'perflib run --resume ID' goes on "
+        f"<p>Unfinished: {escape(', '.join(unfinished))}. 'perflib run --resume ID' continues "
         "with a run whose process was killed.</p>"
     )

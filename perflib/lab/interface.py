@@ -1,4 +1,4 @@
-"""What ``import perflib as pl`` gives to a notebook: experiments to run, runs to look into.
+"""What ``import perflib as pl`` gives to a notebook: experiments to run, runs to inspect.
 
 Nothing heavy is imported until it is used. An `ExperimentView` measures; a `RunView` is a run that
 knows its experiment: its findings, its derived tables, its figures.
@@ -28,20 +28,6 @@ if TYPE_CHECKING:
 
     from perflib.lab.form import Form
     from perflib.lab.tables import Table
-
-__all__ = [
-    "ExperimentView",
-    "Findings",
-    "RunView",
-    "bound",
-    "compare",
-    "experiment",
-    "ledger",
-    "load",
-    "recorded",
-    "report",
-    "runs",
-]
 
 
 class Findings(list[Finding]):
@@ -170,7 +156,7 @@ class RunView(Run):
             return self._plots[name]()
 
     def published(self) -> pd.DataFrame | None:
-        """What others measured, to show beside it."""
+        """What others measured, for comparison."""
         return self._experiment.published()
 
 
@@ -381,18 +367,18 @@ def recorded(machine: str = "") -> pd.DataFrame:
 
 def load(run: str | Path) -> RunView:
     """A saved run, by its identifier, an unambiguous beginning of it, or the path of its file."""
-    from perflib.model import store
+    from perflib.store import run_files
 
-    return bound(store.load(run))
+    return bound(run_files.load(run))
 
 
 def runs() -> pd.DataFrame:
     """The saved, interrupted and damaged runs, oldest first, one a row."""
     import pandas as pd
 
-    from perflib.model import store
+    from perflib.store import run_files
 
-    return pd.DataFrame([vars(entry) for entry in store.runs()])
+    return pd.DataFrame([vars(entry) for entry in run_files.runs()])
 
 
 def compare(first: Run, second: Run) -> Findings:
@@ -413,7 +399,7 @@ def compare(first: Run, second: Run) -> Findings:
 
 
 def report(runs: Sequence[Run], path: str | Path) -> Path:
-    """Write one self-contained HTML file about some runs; returns where it lies."""
+    """Write one self-contained HTML file about some runs; returns its path."""
     with installed():
         from perflib.lab.report import write_report
 

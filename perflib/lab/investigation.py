@@ -25,30 +25,15 @@ from perflib.lab.markup import escape
 from perflib.lab.notebook import given_names
 from perflib.lab.screen import MARKS, WORDS, screen
 from perflib.lab.summary import summary
-from perflib.lab.tables import STYLE, Table
+from perflib.lab.tables import STYLE, Table, styles
 from perflib.measure.progress import Reporter
 from perflib.model.errors import UserError, choose
 from perflib.model.escape import lines, visible
 
-__all__ = ["ConclusionView", "InvestigationView", "LeftOut", "Proposal", "investigate", "question"]
-
 AT_END = "the plan is at its end"
 _QUICK_MINUTES = 2.0  # of the preset quick, with a reader who waits; full: as the command does
 _MOST_SENTENCES = 8
-_LOOK = """
-.perflib-investigation { max-width: 60em; line-height: 1.45; }
-.perflib-investigation h3 { font-size: 1.05em; font-weight: 600; margin: 0.9em 0 0.3em; }
-.perflib-investigation .headline { font-size: 1.15em; font-weight: 600; margin: 0.3em 0;
-  padding: 0.5em 0.9em; border: 1px solid currentColor; border-left-width: 0.5em; }
-.perflib-investigation ul { list-style: none; margin: 0; padding: 0; }
-.perflib-investigation li { margin: 0.35em 0; padding-left: 5.5em; text-indent: -5.5em; }
-.perflib-investigation li > * { text-indent: 0; }
-.perflib-investigation .mark { display: inline-block; width: 5.5em; font-weight: 600; }
-.perflib-investigation .do { display: block; opacity: 0.85; }
-.perflib-investigation code { overflow-wrap: anywhere; }
-.perflib-investigation dt { font-weight: 600; }
-.perflib-investigation dd { margin: 0 0 0.3em 1.5em; }
-"""
+_LOOK = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 _MARK_WORDS = {"bad": "cause", "note": "note", "good": "fine", "open": "open"}
 
 
@@ -99,54 +84,30 @@ class Proposal:
         if self.step is None:
             return f"<p>{AT_END}</p>"
         body = "".join(
-            f"<dt>{name}</dt><dd>{_code(text) if name == 'command' else escape(text)}</dd>"
+            f"<dt>{name}</dt><dd><{tag}>{escape(text)}</{tag}></dd>"
             for name, text in self._words()
+            for tag in ["code" if name == "command" else "span"]
         )
         return f'<style>{_LOOK}</style><dl class="perflib-investigation">{body}</dl>'
 
 
 @dataclass(frozen=True, repr=False)
 class ConclusionView(Conclusion):
-    """What all of it says, as it is shown: the headline, what was found, what stays open."""
+    """What all of it says, as it is shown: the headline, what was found, what is not decided."""
 
     def __repr__(self) -> str:
         return "\n".join(map(visible, screen(self)))
 
     def _repr_html_(self) -> str:
-        word = WORDS[self.headline.verdict]
-        parts = [f'<p class="headline">{word}: {escape(self.headline.plain)}</p>']
-        if self.spoiled:
-            lines = "".join(_item("note", line) for line in self.spoiled[:3])
-            parts.append(f"<h3>What spoils measurements here, most of all</h3><ul>{lines}</ul>")
-        found = "".join(_item(one.mark, one.plain, one.do) for one in self.findings)
-        parts.append("<h3>Found</h3>")
-        parts.append(f"<ul>{found}</ul>" if found else "<p>Nothing that is certain.</p>")
-        if self.undecided:
-            lines = "".join(
-                _item("open", one.plain, one.command, f"{one.minutes:g} min")
-                for one in self.undecided
-            )
-            parts.append(f"<h3>Not decided, and the run that would decide it</h3><ul>{lines}</ul>")
-        body = "\n".join(parts)
-        return (
-            f"<style>{STYLE}{_LOOK}</style>"
-            f'<section class="perflib-investigation" aria-label="Conclusion">{body}</section>'
+        from perflib.lab.report import template
+
+        shown = template("conclusion.html.j2").render(
+            found=self,
+            word=WORDS[self.headline.verdict],
+            marks={mark: (sign, _MARK_WORDS[mark]) for mark, sign in MARKS.items()},
+            style=STYLE + _LOOK,
         )
-
-
-def _code(text: str) -> str:
-    return f"<code>{escape(text)}</code>"
-
-
-def _item(mark: str, plain: str, do: str = "", takes: str = "") -> str:
-    """A line with a mark and its word: what it is does not hang on a colour."""
-    sign = f'<span aria-hidden="true">{MARKS[mark]} </span>{_MARK_WORDS[mark]}'
-    shown = ""
-    if takes:
-        shown = f'<span class="do">{_code(do)} ({takes})</span>'
-    elif do:
-        shown = f'<span class="do">do: {escape(do)}</span>'
-    return f'<li><span class="mark">{sign}</span>{escape(plain)}{shown}</li>\n'
+        return str(shown)
 
 
 class InvestigationView:
@@ -184,9 +145,8 @@ class InvestigationView:
             ]
             for one in checks
         ] or [["nothing", "", self._no_check(), "", ""]]
-        kinds = ("name", "", "prose", "prose", "command")
-        classes = {(i, j): kind for i in range(len(rows)) for j, kind in enumerate(kinds) if kind}
-        return Table(("what", "state", "now", "what it costs", "command"), rows, classes)
+        kinds = styles([("name", "", "prose", "prose", "command")] * len(rows))
+        return Table(("what", "state", "now", "what it costs", "command"), rows, kinds)
 
     def _no_check(self) -> str:
         if machine := self.evidence.question.recorded:
@@ -221,8 +181,8 @@ class InvestigationView:
             ]
             for rule in RULES
         ]
-        classes = {(i, j): ("name", "prose")[j == 4] for i in range(len(rows)) for j in (0, 4)}
-        return Table(("step", "part", "when", "experiment", "why", "now"), rows, classes)
+        kinds = styles([("name", "", "", "", "prose")] * len(rows))
+        return Table(("step", "part", "when", "experiment", "why", "now"), rows, kinds)
 
     def _state(self, rule: Rule, proposed: list[Step]) -> str:
         holds = bool(evaluate(rule.when, self.evidence))
@@ -291,7 +251,7 @@ class InvestigationView:
         Parameters
         ----------
         experiment, given
-            Which run, and its parameters by name, beside those of the preset ``quick``.
+            Which run, and its parameters by name, added to those of the preset ``quick``.
         why
             What is looked for, in a sentence for the reader of the report.
         name
@@ -345,7 +305,7 @@ class InvestigationView:
     def _measuring(self) -> None:
         if self._made.replayed:
             msg = "a replay measures nothing: it looks runs up in the folder; "
-            msg += f"pl.investigate(resume={str(self.folder)!r}) goes on with it"
+            msg += f"pl.investigate(resume={str(self.folder)!r}) continues it"
             raise UserError(msg)
 
     def _taken(self, step: Step, *, briefly: bool = False) -> RunView | LeftOut:
@@ -355,15 +315,15 @@ class InvestigationView:
             with nullcontext() if looked_up else Reporter(step.name) as progress:
                 taken = self._made.take(step, progress)
         except KeyboardInterrupt:
-            print(f"interrupted; pl.investigate(resume={str(self.folder)!r}) goes on with it")
+            print(f"interrupted; pl.investigate(resume={str(self.folder)!r}) continues it")
             raise
         if taken.run is None:
             return LeftOut(taken.skipped)
-        told = [] if briefly else summary(self.evidence.findings(step.name))
-        for sentence in told[:_MOST_SENTENCES]:
+        sentences = [] if briefly else summary(self.evidence.findings(step.name))
+        for sentence in sentences[:_MOST_SENTENCES]:
             _say(sentence, "  ")
-        if len(told) > _MOST_SENTENCES:
-            more = len(told) - _MOST_SENTENCES
+        if len(sentences) > _MOST_SENTENCES:
+            more = len(sentences) - _MOST_SENTENCES
             print(f"  ... and {more} more: .findings({step.name!r}).summary()")
         headline = conclude(self.evidence).headline.plain
         if headline != self._headline:
@@ -395,13 +355,12 @@ class InvestigationView:
     def steps(self) -> Table:
         """The steps so far, in order."""
         rows = [_step(number + 1, taken) for number, taken in enumerate(self.evidence.taken)]
-        classes = {(i, j): "number" for i in range(len(rows)) for j in (0, 5)}
-        classes |= {(i, j): "prose" for i in range(len(rows)) for j in (3, 6)}
+        kinds = styles([("number", "", "", "prose", "", "number", "prose")] * len(rows))
         columns = ("", "step", "part", "why", "run", "seconds", "left out because")
-        return Table(columns, rows, classes)
+        return Table(columns, rows, kinds)
 
     def report(self) -> Path:
-        """Write ``report.html`` into the folder; returns where it lies."""
+        """Write ``report.html`` into the folder; returns its path."""
         from perflib.lab.investigation_report import write_investigation
 
         path = self.folder / "report.html"
@@ -411,11 +370,11 @@ class InvestigationView:
     def __repr__(self) -> str:
         made = self._made
         taken = sum(one.run is not None for one in self.evidence.taken)
-        told = [f"investigation in {self.folder}: {taken} steps taken"]
+        lines = [f"investigation in {self.folder}: {taken} steps taken"]
         if not made.replayed:
-            told[0] += f", {made.left_s:.0f} s left"
-        told.append(f"  so far: {conclude(self.evidence).headline.plain}")
-        return "\n".join(map(visible, told))
+            lines[0] += f", {made.left_s:.0f} s left"
+        lines.append(f"  so far: {conclude(self.evidence).headline.plain}")
+        return "\n".join(map(visible, lines))
 
 
 def _say(sentence: str, indent: str = "") -> None:
@@ -453,24 +412,24 @@ def investigate(
     replay: str | os.PathLike[str] | None = None,
     recorded: str = "",
 ) -> InvestigationView:
-    """Begin an investigation, go on with one, or conclude anew from one that is stored.
+    """Begin an investigation, resume one, or conclude anew from one that is stored.
 
-    Nothing is measured yet, beside a look at the machine: ``.next`` says what comes, ``.take()``
-    does it, ``.go()`` all of it.
+    Nothing is measured yet, apart from reading what the machine is: ``.next`` says what comes,
+    ``.take()`` does it, ``.go()`` all of it.
 
     Parameters
     ----------
     core, against
-        The core that is said to be slow, and a healthy one; ``None``: all are looked at.
+        The core that is reported slow, and a healthy one; ``None``: all are compared.
     job, begin, end, events
         A command line in KV's place, the expressions of an event's first and last line, and how
-        many events a start of it is asked for.
+        many events a start of it processes.
     minutes
         The longest that it may take; ``None``: 5, and 8 where there is a cause to be found.
     folder
         Where all is kept; below ``reports`` unless given.
     resume
-        The folder of one to go on with; ``True``: the newest below ``reports``.
+        The folder of one to resume; ``True``: the newest below ``reports``.
     replay
         The folder of one whose runs are looked up; nothing is measured.
     recorded

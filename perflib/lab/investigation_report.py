@@ -16,20 +16,16 @@ from perflib.investigation.evidence import PARTS, Evidence, Taken
 from perflib.investigation.fit import spoilers
 from perflib.lab.ledger import entries_table
 from perflib.lab.machine import caches, checks, cores, facts, tlbs
-from perflib.lab.pictures import Picture, picture
+from perflib.lab.pictures import picture
 from perflib.lab.portrait import drawn
 from perflib.lab.portrait_facts import facts_of, machine_of
-from perflib.lab.report import how_measured, template
+from perflib.lab.report import how_measured, template, write_page
 from perflib.lab.screen import WORDS
 from perflib.lab.summary import summary
 from perflib.lab.tables import STYLE, table, verdicts
 from perflib.lab.theme import themed
 from perflib.machine.doctor.checkup import Check
-from perflib.model.errors import MeasurementError
-from perflib.model.files import replacing
 from perflib.model.finding import Finding
-
-__all__ = ["MOST_BYTES", "write_investigation"]
 
 MOST_BYTES = 2_000_000
 _PORTRAIT_DPI = 150  # the one that is looked at closely
@@ -68,14 +64,7 @@ def write_investigation(
     links = [
         {"name": file.stem, "link": quote(os.path.relpath(file, path.parent))} for file in notebooks
     ]
-    text = page.render(links)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    except OSError as error:
-        msg = f"the report cannot be written to {path}: {error.strerror or error}"
-        raise MeasurementError(msg) from error
+    write_page(page.render(links), path)
 
 
 class _Page:
@@ -96,7 +85,7 @@ class _Page:
         # The words are there in any case: what they leave is for figures.
         left = MOST_BYTES - len(page.render(values).encode())
         portrait = picture(drawn(self.known), _PORTRAIT_DPI)
-        values["portrait"] |= _shown(portrait)
+        values["portrait"] |= vars(portrait)
         left -= portrait.size
         for taken, step in sorted(
             zip(self.conclusion.steps, self.steps, strict=True),
@@ -113,28 +102,14 @@ class _Page:
             "title": f"{machine.get('hostname', 'this machine')}: what slows it down",
             "about": _about(self.evidence, machine),
             "style": STYLE,
-            "headline": {
-                "verdict": conclusion.headline.verdict,
-                "mark": _SIGNS[conclusion.headline.verdict],
-                "word": WORDS[conclusion.headline.verdict].lower(),
-                "plain": conclusion.headline.plain,
-            },
+            "headline": conclusion.headline,
+            "sign": _SIGNS[conclusion.headline.verdict],
+            "word": WORDS[conclusion.headline.verdict].lower(),
             "spoiled": spoiled[:_MOST_SPOILED],
             "spoiled_more": len(spoiled[_MOST_SPOILED:]),
-            "findings": [
-                {
-                    "mark": one.mark,
-                    "sign": _MARKS[one.mark][0],
-                    "word": _MARKS[one.mark][1],
-                    "plain": one.plain,
-                    "do": one.do,
-                }
-                for one in conclusion.findings[:MOST_FINDINGS]
-            ],
-            "undecided": [
-                {"plain": one.plain, "command": one.command, "minutes": f"{one.minutes:g}"}
-                for one in conclusion.undecided
-            ],
+            "findings": conclusion.findings[:MOST_FINDINGS],
+            "marks": _MARKS,
+            "undecided": conclusion.undecided,
             "portrait": {"source": "", "width": 0, "height": 0, "alt": self.known.in_words()},
             "ledger": entries_table(conclusion.ledger).html() if conclusion.ledger else "",
             "explains": conclusion.ledger[0].explains if conclusion.ledger else "",
@@ -187,7 +162,7 @@ def _step(evidence: Evidence, taken: Taken) -> dict[str, Any]:
     experiment = experiments.get(step.experiment)
     in_short = [PARTS[step.part], experiment.title]
     in_short.append("left out" if run is None else f"{taken.seconds:.0f} s")
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "name": step.name,
         "why": step.why,
         "command": step.command,
@@ -197,12 +172,12 @@ def _step(evidence: Evidence, taken: Taken) -> dict[str, Any]:
         "run": "",
     }
     if run is None:
-        return told | {"in_short": " · ".join(in_short)}
+        return values | {"in_short": " · ".join(in_short)}
     found = evidence.findings(step.name)
     sentences = summary(found)
     shown = _shown_verdicts(found)
     published = experiment.published()
-    return told | {
+    return values | {
         "in_short": " · ".join(in_short),
         "run": run.id,
         "sentences": sentences,
@@ -245,14 +220,10 @@ def _add_figures(taken: Taken, step: dict[str, Any], left: int, end: float) -> i
             left -= made.size
             caption = _caption(experiment.plots, name)
             step["figures"].append(
-                {**_shown(made), "alt": f"{experiment.title}: {caption}", "caption": caption}
+                {**vars(made), "alt": f"{experiment.title}: {caption}", "caption": caption}
             )
     step["left_out"] = ", ".join(left_out)
     return left
-
-
-def _shown(made: Picture) -> dict[str, Any]:
-    return {"source": made.source, "width": made.width, "height": made.height}
 
 
 def _caption(plots: Mapping[str, str], name: str) -> str:

@@ -9,13 +9,11 @@ import pandas as pd
 
 from perflib import experiments
 from perflib.investigation.ledger import Entry, State
-from perflib.lab.tables import Table, verdicts
+from perflib.lab.tables import Table, styles, verdicts
 from perflib.model import hypotheses
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.model.sentences import render
-
-__all__ = ["entries_table", "ledger", "ledger_table"]
 
 _TITLES = {  # the day and the experiment are part of a run's name
     "hypothesis": "hypothesis",
@@ -58,24 +56,21 @@ def ledger_table(entries: Iterable[tuple[Run, Sequence[Finding]]]) -> Table:
     """The ledger of runs that are analysed already; columns that say nothing are left out."""
     pairs = list(entries)
     rows = hypotheses.ledger(pairs)
-    said = verdicts(finding for _, finding in hypotheses.standing(pairs))
-    marked = [row[said.columns.index("verdict")] for row in said.rows]
+    shown_verdicts = verdicts(finding for _, finding in hypotheses.standing(pairs))
+    marked = [row[shown_verdicts.columns.index("verdict")] for row in shown_verdicts.rows]
     shown = [name for name in _TITLES if name in rows and (rows.empty or rows[name].any())]
-    classes = {
-        (i, j): verdict if name == "verdict" else _CLASSES[name]
-        for i, verdict in enumerate(rows["verdict"])
-        for j, name in enumerate(shown)
-        if name == "verdict" or name in _CLASSES
-    }
+    kinds = (
+        [verdict if name == "verdict" else _CLASSES.get(name, "") for name in shown]
+        for verdict in rows["verdict"]
+    )
     cells = rows.assign(verdict=marked)[shown].to_numpy().tolist()
-    return Table([_TITLES[name] for name in shown], cells, classes)
+    return Table([_TITLES[name] for name in shown], cells, styles(kinds))
 
 
 def entries_table(entries: Sequence[Entry]) -> Table:
     """The ledger of an investigation: what each hypothesis adds to the time, or why it is out."""
-    rows = []
-    classes: dict[tuple[int, int], str] = {}
-    for i, one in enumerate(entries):
+    rows, kinds = [], []
+    for one in entries:
         mark, kind = _STATES[one.state]
         percent, share = (
             render("{part:interval %}", {"part": part}) for part in (one.percent, one.share_percent)
@@ -90,7 +85,6 @@ def entries_table(entries: Sequence[Entry]) -> Table:
                 one.run or "–",
             ]
         )
-        names = ("name", kind, "number", "number", "prose", "exact")
-        classes |= {(i, j): name for j, name in enumerate(names)}
+        kinds.append(("name", kind, "number", "number", "prose", "exact"))
     columns = ("hypothesis", "state", "adds to the time", "of the extra time", "because", "run")
-    return Table(columns, rows, classes)
+    return Table(columns, rows, styles(kinds))

@@ -5,23 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from perflib.lab.tables import Table, table
+from perflib.lab.tables import Table, styles, table
 from perflib.machine.doctor.diagnose import Check
 from perflib.machine.hardware.features import FeatureState
 from perflib.model.errors import UserError, choose
-
-__all__ = [
-    "MachineView",
-    "caches",
-    "checks",
-    "cores",
-    "describe",
-    "doctor",
-    "facts",
-    "features",
-    "tlbs",
-    "warnings_of",
-]
 
 Machine = dict[str, Any]  # what perflib.machine.describe.describe() returns
 _MOST_CORES = 64
@@ -83,15 +70,11 @@ def doctor() -> Table:
 
 def _features_of(machine: Machine) -> Table:
     """A description does not hold the features: of a recorded machine they are not known."""
-    if machine.get("recorded"):
-        return table([{"feature": "not recorded", "what it is for": "see your own machine's"}])
-    return features(_features())
-
-
-def _features() -> list[FeatureState]:
     from perflib.machine.hardware.features import of_this_machine
 
-    return list(of_this_machine())
+    if machine.get("recorded"):
+        return table([{"feature": "not recorded", "what it is for": "see your own machine's"}])
+    return features(of_this_machine())
 
 
 def _tlb_reach(machine: Machine) -> Table:
@@ -135,7 +118,7 @@ def facts(machine: Machine) -> list[tuple[str, str]]:
         "microarchitecture": name,
         "cores": f"{counted}; {threads} thread{'' if threads == 1 else 's'} a core",
         "CPUs allowed": places["allowed"],
-        "memory": _bytes(machine["memory_bytes"]),
+        "memory": machine["memory_bytes"] and in_bytes(machine["memory_bytes"]),
         "kernel": machine["kernel"],
         "system": machine["system"],
         "hypervisor": machine["hypervisor"] or "none seen",
@@ -151,10 +134,8 @@ def _bracketed(word: str | None) -> str | None:
     return f"({word})" if word else None
 
 
-def _bytes(size: int | None) -> str | None:
+def in_bytes(size: float) -> str:
     """A size in the largest binary unit that leaves a number of one or more."""
-    if size is None:
-        return None
     value, unit = float(size), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:
@@ -164,7 +145,7 @@ def _bytes(size: int | None) -> str | None:
 
 
 def cores(machine: Machine) -> Table:
-    """Every CPU: where it lies, its siblings, and whether it may be used."""
+    """Every CPU: its place, its siblings, and whether it may be used."""
     rows = []
     for cpu in machine["cpus"][:_MOST_CORES]:
         siblings = [str(other) for other in cpu["siblings"] if other != cpu["cpu"]]
@@ -207,7 +188,7 @@ def tlbs(machine: Machine) -> Table:
             str(tlb.entries),
             "any" if tlb.ways == tlb.entries else str(tlb.ways or "–"),
             "; ".join(
-                f"{_bytes(tlb.entries * page)} in pages of {_bytes(page)}"
+                f"{in_bytes(tlb.entries * page)} in pages of {in_bytes(page)}"
                 for page in tlb.page_bytes
             ),
             known.origin,
@@ -221,16 +202,13 @@ def features(states: Iterable[FeatureState]) -> Table:
     """Every feature of the processor, what it is for, and whether the system has enabled it."""
     marks = {"enabled": "✓", "not enabled": "▲", "absent": "–", "unknown": "?"}
     kinds = {"enabled": "refuted", "not enabled": "supported", "unknown": "inconclusive"}
-    rows = []
-    classes = {}
-    for i, each in enumerate(states):
+    rows, styled = [], []
+    for each in states:
         what = each.feature
         state = f"{marks[each.state]} {each.state}"
         rows.append([what.group, what.name, state, what.purpose, each.note])
-        classes[i, 1] = "name"
-        classes[i, 2] = kinds.get(each.state, "name")
-        classes[i, 3] = "prose"
-    return Table(("group", "feature", "state", "what it is for", "note"), rows, classes)
+        styled.append(("", "name", kinds.get(each.state, "name"), "prose"))
+    return Table(("group", "feature", "state", "what it is for", "note"), rows, styles(styled))
 
 
 def checks(found: Sequence[Check]) -> Table:
@@ -238,15 +216,10 @@ def checks(found: Sequence[Check]) -> Table:
     order = {"warn": 0, "unknown": 1, "good": 2}
     marks = {"warn": "▲ warn", "unknown": "? unknown", "good": "✓ good"}
     kinds = {"warn": "supported", "unknown": "inconclusive", "good": "refuted"}
-    rows = []
-    classes = {}
-    for i, check in enumerate(sorted(found, key=lambda check: order[check.state])):
-        rows.append([check.name, marks[check.state], check.now, check.cost, check.command])
-        classes[i, 0] = "name"
-        classes[i, 1] = kinds[check.state]
-        classes[i, 3] = "prose"
-        classes[i, 4] = "command"
-    return Table(("what", "state", "now", "what it costs", "command"), rows, classes)
+    listed = sorted(found, key=lambda check: order[check.state])
+    rows = [[one.name, marks[one.state], one.now, one.cost, one.command] for one in listed]
+    styled = (("name", kinds[one.state], "", "prose", "command") for one in listed)
+    return Table(("what", "state", "now", "what it costs", "command"), rows, styles(styled))
 
 
 def warnings_of(found: Sequence[Check]) -> dict[str, str]:

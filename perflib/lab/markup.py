@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 import re
 
-__all__ = ["escape", "seen"]
-
 # Control characters, marks without width or that turn the direction of writing, and halves of
 # characters, which no file can hold; not line ends, tabs and spaces of any width.
 _UNSEEN = re.compile(

@@ -9,8 +9,6 @@ from perflib.measure.arrays import LINE_BYTES, ORDERS, Arrays
 from perflib.measure.conditions import Conditions
 from perflib.model.errors import MeasurementError
 
-__all__ = ["walks"]
-
 _PAGE_BYTES = 4096
 
 
@@ -40,7 +38,7 @@ def walks(array_kib: int = 256) -> pd.DataFrame:
 
 def _walk(arrays: Arrays, order: str, bytes_: int, cpu: int) -> list[int]:
     """The lines of an array in the order in which the chase visits them, of one lap."""
-    why = arrays.lay("walk", order=order, bytes_=bytes_, cpu=cpu)
+    why = arrays.place("walk", order=order, bytes_=bytes_, cpu=cpu)
     if not why:
         samples, why = arrays.run("walk", cpu, 0, 1, bytes_ // LINE_BYTES)
     if why:

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from perflib.model.errors import UserError
 
-__all__ = ["busy_neighbour", "cpu_quota"]
-
 _SLICE_S = 0.001
 _NEIGHBOUR = """
 import ctypes, os, signal, sys, time
@@ -53,7 +51,7 @@ def busy_neighbour(cpu: int | None, share: float, *, fifo: bool = False) -> Iter
         yield
         return
     priority = "fifo" if fifo else "normal"
-    argv = [sys.executable, "-c", _NEIGHBOUR, str(cpu), str(share), str(_SLICE_S), priority]
+    argv = [sys.executable, "-P", "-c", _NEIGHBOUR, str(cpu), str(share), str(_SLICE_S), priority]
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import itertools
-import json
 from collections.abc import Iterable, MutableMapping, Sequence
 from typing import Any
 
@@ -12,8 +11,7 @@ from perflib.framework import configured
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import Params
 from perflib.model.errors import UserError, choose
-
-__all__ = ["given_names", "parameters"]
+from perflib.store.files import json_of
 
 _INJECTED = "# Parameters"  # how papermill's own cell begins
 _BESIDE = {"preset", "conditions", "recorded"}  # what a cell may assign that is no parameter itself
@@ -72,7 +70,7 @@ def _conditions(given: object) -> dict[str, Any]:
     found = given
     if isinstance(given, str):
         try:
-            found = json.loads(given)
+            found = json_of(given)
         except ValueError:
             found = None
     if not isinstance(found, dict):

@@ -11,8 +11,6 @@ from perflib.lab.notebook import given_names
 from perflib.model.errors import UserError
 from perflib.model.run import Run, recordings_of
 
-__all__ = ["pair", "pair_question", "runs_of_machine"]
-
 _ASKED = ("host", "guest", "budget_s", "threshold_percent", "recorded")
 
 
@@ -80,8 +78,8 @@ def runs_of_machine(name: str) -> list[Run]:
     UserError
         There is neither.
     """
-    from perflib.model import store
-    from perflib.model.query import query
+    from perflib.store import run_files
+    from perflib.store.query import query
 
     known = query(
         "SELECT run, node, json_extract_string(params, '$.huge_pages') AS pages FROM runs "
@@ -91,9 +89,9 @@ def runs_of_machine(name: str) -> list[Run]:
     here = known[known["node"] == name]
     if here.empty:
         try:
-            return [store.load(name)]
+            return [run_files.load(name)]
         except UserError as error:
             machines = sorted(set(known["node"].dropna()))
             msg = f"{error}; nor is there a run of kv_per_core on a machine of that name"
             raise UserError(f"{msg}, but on {', '.join(machines)}" if machines else msg) from error
-    return [store.load(run) for run in here.groupby("pages", dropna=False)["run"].last()]
+    return [run_files.load(run) for run in here.groupby("pages", dropna=False)["run"].last()]

@@ -12,11 +12,9 @@ from matplotlib.figure import Figure
 
 from perflib.framework.plots import literally
 
-__all__ = ["Picture", "picture"]
-
 _DPI = 100
 _CSS_DPI = 96
-_SMALL_BYTES = 80_000  # a PNG of this size: SVG seldom gains much
+_SMALL_BYTES = 80_000  # a PNG of this size: SVG rarely gains much
 _METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)
 _PLACES = re.compile(r'\b(d|x|y|points)="([^"]*)"')
 _DECIMALS = re.compile(r"(-?\d+\.\d{2})\d+")
@@ -43,7 +41,7 @@ def picture(figure: Figure, dpi: int = _DPI) -> Picture:
     """
     kind, content = "image/png", _saved(figure, "png", dpi)
     if len(content) > _SMALL_BYTES:
-        figure.set_layout_engine("none")  # it is laid out
+        figure.set_layout_engine("none")  # its layout is done
         vector = _svg(figure)
         if len(vector) < len(content):
             kind, content = "image/svg+xml", vector

@@ -18,11 +18,10 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from matplotlib.patheffects import withStroke
 
 from perflib.investigation.evidence import Evidence
+from perflib.lab.machine import in_bytes
 from perflib.lab.portrait_facts import Core, Facts, Group, Level, NodeFacts, facts_of
 from perflib.lab.theme import themed
 from perflib.model.escape import visible
-
-__all__ = ["drawn", "portrait"]
 
 _WIDE = 7.2
 _EDGE = 0.06
@@ -86,7 +85,7 @@ def portrait(evidence: Evidence) -> Figure:
 
     Cores are boxes, grouped by node and by the last cache that they share. A bar in a box says
     where the time of the core went in the step ``symptom``. Below, each cache: the size that the
-    machine claims beside the sizes that it answered, and what a load takes.
+    machine claims next to the sizes that it answered, and what a load takes.
     """
     return drawn(facts_of(evidence))
 
@@ -145,7 +144,7 @@ def _rounded(axes: Axes, x: float, y: float, wide: float, high: float, **style: 
 
 
 def _lines(node: NodeFacts, sizes: _Sizes) -> list[list[Group]]:
-    """Groups beside each other, as many as fit; one that is wider takes lines of its own."""
+    """Groups next to each other, as many as fit; one that is wider takes lines of its own."""
     lines: list[list[Group]] = []
     used = sizes.columns
     for group in node.groups:
@@ -239,11 +238,11 @@ def _core(
     below = bar_y - line / 2 - 0.01
     if sizes.large:
         _write(axes, x + pad, name_y, core.name, size=sizes.label, weight="bold", color=ink)
-        told = core.told
+        text = core.text
         colour = _SLOW if core.slow else _GREY
         weight = "bold" if core.slow else "normal"
-        _write(axes, x + wide - pad, name_y, told, size=8, ha="right", color=colour, weight=weight)
-        _write(axes, x + pad, below, core.shares_told, size=7.5)
+        _write(axes, x + wide - pad, name_y, text, size=8, ha="right", color=colour, weight=weight)
+        _write(axes, x + pad, below, core.shares_text, size=7.5)
         for i, private in enumerate(core.private[:2]):
             _write(axes, x + pad, below - (i + 1) * 0.155, private, size=7.5, color=_GREY)
     else:
@@ -314,7 +313,7 @@ def _ladder(figure: Figure, known: Facts, high: float) -> None:
     axes.set_xlim(*known.size_limits)
     ticks = [4.0**k for k in range(6, 24) if known.size_limits[0] <= 4.0**k <= known.size_limits[1]]
     ticks = ticks[:: math.ceil(len(ticks) / 6)]
-    axes.set_xticks(ticks, [_short_size(tick) for tick in ticks], size=7)
+    axes.set_xticks(ticks, [in_bytes(tick) for tick in ticks], size=7)
     axes.set_xticks([], minor=True)
     axes.set_yticks([])
     axes.tick_params(length=2, pad=2)
@@ -325,7 +324,7 @@ def _ladder(figure: Figure, known: Facts, high: float) -> None:
         place = axes.get_yaxis_transform()
         style: dict[str, Any] = {"transform": place, "size": 8}
         _write(axes, -(left - 2 * _EDGE) / (wide - left - right), i, level.name, **style)
-        _write(axes, 1.03, i, level.told, **style)
+        _write(axes, 1.03, i, level.text, **style)
     head = _inches(figure, high - 0.26, 0.26)
     _write(head, 2 * _EDGE, 0.14, "Caches and memory", size=8.5, weight="bold")
     _write(head, left, 0.14, known.ladder_signs, size=7.5, color=_GREY)
@@ -341,11 +340,3 @@ def _level(axes: Axes, place: int, level: Level) -> None:
         axes.plot(
             [level.claimed_bytes], [place], "D", ms=5.5, mfc="white", mec=_INK, mew=1.2, zorder=5
         )
-
-
-def _short_size(size_bytes: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size_bytes < 1024:
-            return f"{size_bytes:.0f} {unit}"
-        size_bytes /= 1024
-    return f"{size_bytes:.0f} TiB"

@@ -15,11 +15,9 @@ from perflib.machine.cpulist import parse_cpus
 from perflib.model.finding import Finding
 from perflib.model.sentences import estimate, render
 
-__all__ = ["Core", "Facts", "Group", "Level", "NodeFacts", "facts_of", "machine_of"]
-
 _DISTURBED = ("shared", "taken", "stolen")
 _LONGEST_NAME = 90
-_NAMED = 8  # cores that are told one by one in words
+_NAMED = 8  # cores that described one by one
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class Core:
         return self.worst is not None and self.worst.verdict == "supported"
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """Its own speed, in words."""
         found = self.worst
         if found is None:
@@ -65,7 +63,7 @@ class Core:
         return "as fast as others" if found.verdict == "refuted" else "? open whether slower"
 
     @property
-    def shares_told(self) -> str:
+    def shares_text(self) -> str:
         """Its parts, in percent."""
         if self.shares is None:
             return ""
@@ -84,7 +82,7 @@ class Core:
 
     @property
     def second(self) -> str:
-        """A line below, where there is room: the own share beside the slowness."""
+        """A line below, where there is room: the own share next to the slowness."""
         return f"own {self.shares['own']:.0f} %" if self.slow and self.shares is not None else ""
 
 
@@ -130,7 +128,7 @@ class Level:
     claimed_bytes: int | None
     found: tuple[float, float] | None = None
     shared: tuple[float, float] | None = None
-    told: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -179,7 +177,7 @@ class Facts:
     @property
     def latency_head(self) -> str:
         """What stands above the latencies."""
-        measured = any(level.told for level in self.levels)  # or it was tried
+        measured = any(level.text for level in self.levels)  # or it was tried
         return "a load takes" if measured else "latency: not measured"
 
     @property
@@ -193,17 +191,17 @@ class Facts:
     def in_words(self) -> str:
         """The portrait for those who do not see it."""
         parts = [f"The machine {self.name}: {self.counted}."]
-        parts += [f"{core.name}: {core.told}." for core in self.cores if core.slow]
+        parts += [f"{core.name}: {core.text}." for core in self.cores if core.slow]
         known = [core for core in self.cores if core.shares is not None]
         if known:
             known.sort(key=lambda core: core.shares["own"] if core.shares else 0.0)
             least = "" if len(known) <= _NAMED else f", the {_NAMED} that were disturbed most"
-            told = "; ".join(f"{core.name}: {core.shares_told}" for core in known[:_NAMED])
-            parts.append(f"Where the cores' time went{least}: {told}.")
+            text = "; ".join(f"{core.name}: {core.shares_text}" for core in known[:_NAMED])
+            parts.append(f"Where the cores' time went{least}: {text}.")
         else:
             parts.append("How much each core was disturbed was not measured.")
         for level in self.levels:
-            measured = f", latency {level.told}" if level.told else ""
+            measured = f", latency {level.text}" if level.text else ""
             parts.append(f"{level.name}{measured}.")
         return " ".join(parts)
 
@@ -442,15 +440,15 @@ def _measured_levels(evidence: Evidence) -> list[dict[str, Any]]:
 def _level(name: str, size: int | None, rows: list[dict[str, Any]], *, looked: bool) -> Level:
     first = next((row for row in rows if row["samples"] != "shared"), None)
     beside = next((row for row in rows if row["samples"] == "shared"), None)
-    told = "not known" if looked else ""
+    text = "not known" if looked else ""
     if first is not None and math.isfinite(first["latency_ns"]):
-        told = f"{first['latency_ns']:.3g} ns"
-        low, high = first["low_ns"], first["high_ns"]
+        text = f"{first['latency_ns']:.3g} ns"
+        low, high = first["latency_ns_low"], first["latency_ns_high"]
         if math.isfinite(low) and math.isfinite(high):
-            told += f" [{low:.3g}, {high:.3g}]"
+            text += f" [{low:.3g}, {high:.3g}]"
         if math.isfinite(first["latency_cycles"]):
-            told += f", {first['latency_cycles']:.0f} cycles"
-    return Level(name, size, _range(first), _range(beside), told)
+            text += f", {first['latency_cycles']:.0f} cycles"
+    return Level(name, size, _range(first), _range(beside), text)
 
 
 def _range(row: Mapping[str, Any] | None) -> tuple[float, float] | None:

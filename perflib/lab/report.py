@@ -23,11 +23,10 @@ from perflib.lab.tables import STYLE, Table, table, verdicts
 from perflib.lab.theme import figures, png
 from perflib.machine.describe import describe
 from perflib.machine.doctor.diagnose import diagnose
-from perflib.model.errors import UserError
+from perflib.model.errors import MeasurementError, UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run, recording_of
-
-__all__ = ["how_measured", "template", "write_report"]
+from perflib.store.files import replacing
 
 _UNKNOWN = "unknown"
 
@@ -42,7 +41,7 @@ def write_report(
     runs
         What was measured; each run is analysed anew, and the anomaly claims of several are
         corrected together (``perflib.investigation.correction``). The machine that is described is
-        the first run's; what the doctor says is told only if that is this machine.
+        the first run's; what the doctor says is shown only if that is this machine.
     path
         The HTML file to write. Figures and style are inside it.
     notebooks
@@ -57,7 +56,7 @@ def write_report(
     """
     judged = corrected([experiments.get(run.experiment).analyse(run) for run in runs])
     found = list(zip(runs, judged, strict=True))
-    told = [(experiments.get(run.experiment).title, summary(findings)) for run, findings in found]
+    texts = [(experiments.get(run.experiment).title, summary(findings)) for run, findings in found]
     hypotheses = ledger_table(found)
     here = describe()
     machine = runs[0].provenance.get("machine") if runs else here
@@ -70,7 +69,7 @@ def write_report(
         title=f"{host or machine['hostname']}: what slows it down",
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         style=STYLE,
-        told=told or [("", ["Nothing was measured."])],
+        texts=texts or [("", ["Nothing was measured."])],
         failures=failures,
         facts=facts(machine),
         cores=cores(machine).html(),
@@ -84,9 +83,25 @@ def write_report(
             for file in notebooks
         ],
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
-    return "\n\n".join("\n".join([title, *sentences]) for title, sentences in told)
+    write_page(page, path)
+    return "\n\n".join("\n".join([title, *sentences]) for title, sentences in texts)
+
+
+def write_page(page: str, out: Path) -> None:
+    """Write a page, whole or not at all.
+
+    Raises
+    ------
+    MeasurementError
+        The disk is full or may not be written.
+    """
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(out) as temporary:
+            temporary.write_text(page, encoding="utf-8")
+    except OSError as error:
+        msg = f"the report cannot be written to {out}: {error.strerror or error}"
+        raise MeasurementError(msg) from error
 
 
 def template(name: str) -> Any:
@@ -111,13 +126,13 @@ def _finalized(value: Any) -> Any:
     return seen(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
-def _policy(style: str) -> str:
-    """A page's content security policy: no script, this one style, pictures within the file."""
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
+def _policy(style: str, script: str = "") -> str:
+    """A page's content security policy: this style, this script or none, pictures within."""
+    allowed = ["default-src 'none'"]
+    for kind, text in (("style", style), ("script", script)):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        allowed += [f"{kind}-src 'sha256-{digest}'"] if text else []
+    return "; ".join([*allowed, "img-src data:", "base-uri 'none'", "form-action 'none'"])
 
 
 def _section(run: Run, findings: Sequence[Finding]) -> dict[str, Any]:

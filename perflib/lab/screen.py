@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 from perflib.investigation.conclusion import Conclusion
 
-__all__ = ["MARKS", "screen"]
-
 MARKS = {"bad": "!", "note": "-", "good": "+", "open": "?"}
 WORDS = {"healthy": "HEALTHY", "cause": "CAUSE FOUND", "undecided": "UNDECIDED"}
 
@@ -16,13 +14,13 @@ WORDS = {"healthy": "HEALTHY", "cause": "CAUSE FOUND", "undecided": "UNDECIDED"}
 def screen(found: Conclusion, width: int = 80) -> Iterator[str]:
     """Lines: the headline, at most seven findings, what could not be decided."""
 
-    def wrapped(first: str, text: str, *, whole_words: bool = True) -> Iterator[str]:
+    def wrapped(first: str, text: str) -> Iterator[str]:
         yield from textwrap.wrap(
             text,
             width,
             initial_indent=first,
             subsequent_indent=" " * len(first),
-            break_long_words=not whole_words,
+            break_long_words=False,
             break_on_hyphens=False,
         )
 
@@ -34,10 +32,10 @@ def screen(found: Conclusion, width: int = 80) -> Iterator[str]:
             yield from wrapped("  - ", line)
         yield ""
     yield "Found:"
-    for told in found.findings:
-        yield from wrapped(f"  {MARKS[told.mark]} ", told.plain)
-        if told.do:
-            yield from wrapped("      do: ", told.do)
+    for one in found.findings:
+        yield from wrapped(f"  {MARKS[one.mark]} ", one.plain)
+        if one.do:
+            yield from wrapped("      do: ", one.do)
     if not found.findings:
         yield "  nothing that is certain"
     if found.undecided:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -11,13 +12,11 @@ from perflib.model.claims import EXPLAINS
 from perflib.model.finding import Finding
 from perflib.stats.decide import Verdict
 
-__all__ = ["Told", "summary", "told"]
-
 _MOST_NAMED = 6
 _ORDER: tuple[Verdict, ...] = ("supported", "inconclusive", "refuted")
 
 
-class Told(NamedTuple):
+class Statement(NamedTuple):
     """A sentence about one finding or several, with the kind of their claim and their verdict."""
 
     kind: Kind
@@ -26,29 +25,35 @@ class Told(NamedTuple):
 
 
 def summary(findings: Iterable[Finding]) -> list[str]:
-    """What is so, in sentences: see `told`."""
-    return [one.sentence for one in told(findings)]
+    """What is so, in sentences: see `statements`."""
+    return [one.sentence for one in statements(findings)]
 
 
-def told(findings: Iterable[Finding]) -> list[Told]:
+def statements(findings: Iterable[Finding]) -> list[Statement]:
     """Sentences that say what is so, with verdicts: anomalies first, then descriptions.
 
-    Findings of one claim that share a verdict are told together where the claim has a sentence for
-    that; of many the largest are named. What explains one amount of extra time is one sentence.
+    Findings of one claim that share a verdict are one sentence where the claim has one for
+    that; of many the largest are named. What explains one amount of extra time is one sentence,
+    and so is all that has no interval.
     """
     families: dict[int, list[Finding]] = {}
     explained: dict[str, list[Finding]] = {}
+    undecided: list[Finding] = []
     for finding in findings:
-        if finding.of is EXPLAINS:
+        no_interval = [one.code for one in finding.reasons[:1]] == ["no_interval"]
+        if no_interval and math.isfinite(finding.effect):
+            undecided.append(finding)
+        elif finding.of is EXPLAINS:
             explained.setdefault(finding.about["explains"], []).append(finding)
         else:
             families.setdefault(id(finding.of), []).append(finding)
     by_kind = sorted(families.values(), key=lambda family: family[0].kind != "anomaly")
     found = [one for family in by_kind for one in _family(family)]
-    return found + [_hypotheses(what, judged) for what, judged in explained.items()]
+    found += [_hypotheses(what, judged) for what, judged in explained.items()]
+    return found + ([_too_few(undecided)] if undecided else [])
 
 
-def _family(findings: Sequence[Finding]) -> Iterable[Told]:
+def _family(findings: Sequence[Finding]) -> Iterable[Statement]:
     kind = findings[0].kind
     for verdict in _ORDER:
         mine = [finding for finding in findings if finding.verdict == verdict]
@@ -56,30 +61,41 @@ def _family(findings: Sequence[Finding]) -> Iterable[Told]:
             continue
         together = sentences.together(mine)
         if together is not None:
-            yield Told(kind, verdict, _sentence(together))
+            yield Statement(kind, verdict, _sentence(together))
             continue
         mine.sort(key=lambda finding: -abs(finding.effect))
-        yield from (Told(kind, verdict, _sentence(finding.plain)) for finding in mine[:_MOST_NAMED])
+        yield from (
+            Statement(kind, verdict, _sentence(finding.plain)) for finding in mine[:_MOST_NAMED]
+        )
         if len(mine) > _MOST_NAMED:
             rest = [finding.subject for finding in mine[_MOST_NAMED:]]
-            yield Told(kind, verdict, _sentence(f"the same, less strongly: {', '.join(rest)}"))
+            yield Statement(kind, verdict, _sentence(f"The same, less strongly: {', '.join(rest)}"))
+
+
+def _too_few(findings: Sequence[Finding]) -> Statement:
+    """Estimates of one round, without an interval, are no results: one sentence for all."""
+    named = ", ".join(dict.fromkeys(finding.subject for finding in findings))
+    sentence = f"No interval, so no verdict (it takes two rounds or more): {named}"
+    return Statement(findings[0].kind, "inconclusive", _sentence(sentence))
 
 
 def _sentence(text: str) -> str:
-    return sentences.capital(text.removesuffix(".") + ".")
+    return text.removesuffix(".") + "."
 
 
-def _hypotheses(what: str, findings: Sequence[Finding]) -> Told:
-    words: dict[Verdict, str] = {
+def _hypotheses(what: str, findings: Sequence[Finding]) -> Statement:
+    phrases: dict[Verdict, str] = {
         "supported": "comes mostly from",
         "refuted": "does not come mostly from",
         "inconclusive": "may or may not come from",
     }
     parts = []
-    for verdict, said in words.items():
+    for verdict, phrase in phrases.items():
         causes = [one.about["cause"] for one in findings if one.verdict == verdict]
         if causes:
-            parts.append(f"{said} {', '.join(causes)}")
+            parts.append(f"{phrase} {', '.join(causes)}")
     strongest = next(word for word in _ORDER if any(one.verdict == word for one in findings))
-    sentence = _sentence(f"{what} {'; '.join(parts)} ('perflib ledger' has the shares)")
-    return Told(findings[0].kind, strongest, sentence)
+    sentence = _sentence(
+        f"{sentences.capital(what)} {'; '.join(parts)} ('perflib ledger' has the shares)"
+    )
+    return Statement(findings[0].kind, strongest, sentence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -15,29 +16,10 @@ from perflib.model.finding import Finding
 from perflib.model.sentences import estimate
 from perflib.stats.decide import Verdict
 
-__all__ = ["STYLE", "Table", "interval", "table", "verdicts"]
-
 _MARKS: dict[Verdict, str] = {"supported": "●", "refuted": "○", "inconclusive": "◐"}
 _COLUMNS = ("subject", "what is so", "verdict", "estimate", "exact claim, and why")
 
-STYLE = """
-table.perflib-table { border-collapse: collapse; margin: 0.6em 0; font-size: 0.92em; }
-table.perflib-table th, table.perflib-table td { text-align: left !important;
-  vertical-align: top; padding: 0.3em 0.7em; white-space: normal; max-width: 46em;
-  border-bottom: 1px solid rgba(128, 128, 128, 0.3); }
-table.perflib-table th { border-bottom-width: 2px; white-space: nowrap; }
-table.perflib-table td.name { white-space: nowrap; }
-table.perflib-table td.prose { min-width: 20em; }
-table.perflib-table td.number { text-align: right !important; white-space: nowrap;
-  font-variant-numeric: tabular-nums; }
-table.perflib-table td.command { font-family: ui-monospace, "DejaVu Sans Mono", monospace;
-  font-size: 0.85em; overflow-wrap: anywhere; min-width: 14em; }
-table.perflib-table td.exact { min-width: 18em; font-size: 0.88em; opacity: 0.8; }
-table.perflib-table td.supported { font-weight: 600; white-space: nowrap; }
-table.perflib-table td.anomaly.supported { color: #b34700; }
-table.perflib-table td.refuted { color: #00695c; white-space: nowrap; }
-table.perflib-table td.inconclusive { color: #6b6b6b; font-style: italic; white-space: nowrap; }
-"""
+STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -80,6 +62,11 @@ class Table:
         )
 
 
+def styles(rows: Iterable[Sequence[str]]) -> dict[tuple[int, int], str]:
+    """The ``classes`` of a table, from those of the cells of each row; empty: none."""
+    return {(i, j): kind for i, row in enumerate(rows) for j, kind in enumerate(row) if kind}
+
+
 def table(frame: pd.DataFrame | Iterable[dict[str, Any]]) -> Table:
     """Any data frame or list of records as a table; numbers to the right, nothing for None."""
     frame = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(list(frame))
@@ -106,21 +93,16 @@ def interval(low: float, high: float) -> str:
 
 def verdicts(findings: Iterable[Finding]) -> Table:
     """The findings, one a row: what is so, in plain words, and the exact claim with its reason."""
-    rows = []
-    classes = {}
-    for i, finding in enumerate(findings):
-        rows.append(
-            [
-                finding.subject,
-                finding.plain,
-                f"{_MARKS[finding.verdict]} {finding.verdict}",
-                estimate(finding) if math.isfinite(finding.effect) else "–",
-                f"“{finding.claim}.” {finding.reason}",
-            ]
-        )
-        classes[i, 0] = "name"
-        classes[i, 1] = "prose"
-        classes[i, 2] = f"{finding.kind} {finding.verdict}"
-        classes[i, 3] = "number"
-        classes[i, 4] = "exact"
-    return Table(_COLUMNS, rows, classes)
+    found = list(findings)
+    rows = [
+        [
+            one.subject,
+            one.plain,
+            f"{_MARKS[one.verdict]} {one.verdict}",
+            estimate(one) if math.isfinite(one.effect) else "–",
+            f"“{one.claim}.” {one.reason}",
+        ]
+        for one in found
+    ]
+    kinds = (("name", "prose", f"{one.kind} {one.verdict}", "number", "exact") for one in found)
+    return Table(_COLUMNS, rows, styles(kinds))

@@ -15,8 +15,6 @@ from perflib import experiments
 from perflib.framework.plots import literally
 from perflib.model.run import Run
 
-__all__ = ["figures", "png", "show", "themed"]
-
 _DPI = 110
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["topdown_figure"]
-
 _COLOURS = {  # of seaborn's palette for the colour-blind
     "retiring": "#029e73",
     "bad-speculation": "#d55e00",

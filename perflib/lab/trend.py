@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from perflib.fleet.trend import ALL, over_time, series, what_changed
+from perflib.fleet.analysis.trend import ALL, over_time, series, what_changed
 from perflib.lab.interface import Findings
 from perflib.model.errors import MeasurementError, UserError, choose
 from perflib.model.extras import installed
@@ -17,8 +17,6 @@ from perflib.model.extras import installed
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["Trend", "trend"]
 
 _COLUMNS = ("run", "experiment", "node", "start", "cpu", "setting", "value")
 _HOURS = 24
@@ -54,7 +52,7 @@ class Trend:
 
     @cached_property
     def series(self) -> pd.DataFrame:
-        """How each run compares with the others: see `perflib.fleet.trend.series`."""
+        """How each run compares with the others: see `perflib.fleet.analysis.trend.series`."""
         return series(self.levels)
 
     @cached_property
@@ -199,9 +197,9 @@ def trend(
     """
     from perflib.experiments import get
     from perflib.machine.describe import describe
-    from perflib.model.query import query
+    from perflib.store.query import query
 
-    get(experiment)  # a wrong name is told here
+    get(experiment)  # a wrong name is reported here
     if levels is None:
         columns = ", ".join(_COLUMNS)
         levels = query(

@@ -7,10 +7,8 @@ from collections.abc import Iterable
 
 from perflib.model.errors import UserError
 
-__all__ = ["format_cpus", "parse_cpus"]
-
 _PART = re.compile(r"(\d+)(?:-(\d+))?")
-_MOST_CPUS = 1 << 16  # a list longer than this is a slip of the pen, not a machine
+_MAX_CPUS = 1 << 16  # a list longer than this is a slip of the pen, not a machine
 
 
 def parse_cpus(words: str) -> list[int]:
@@ -40,7 +38,7 @@ def parse_cpus(words: str) -> list[int]:
         if last < first:
             msg = f"the range {part.strip()!r} in the CPU list {words.strip()!r} runs backwards"
             raise UserError(msg)
-        if last >= _MOST_CPUS:
+        if last >= _MAX_CPUS:
             msg = f"CPU {last} in the CPU list {words.strip()!r}: no machine has as many CPUs"
             raise UserError(msg)
         cpus.update(range(first, last + 1))

@@ -2,7 +2,7 @@
 
 Everything is plain JSON. ``fingerprint`` stays the same from day to day and from kernel to kernel,
 and is equal on machines of the same make, so that runs can be distinguished and grouped by it;
-`perflib.machine.identity` tells such machines apart.
+`perflib.machine.identity` distinguishes such machines.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ from perflib.machine.hardware.microarch import microarchitecture
 from perflib.machine.hardware.topology import Topology, topology
 from perflib.machine.identity import identity
 from perflib.machine.settings.knobs import KNOBS
-
-__all__ = ["describe"]
 
 _TSC_FLAGS = ("constant_tsc", "nonstop_tsc", "tsc_known_freq", "tsc_reliable", "rdtscp")
 
@@ -61,7 +59,9 @@ def describe(root: Path = Path("/"), *, leaves: Leaves | None = None) -> dict[st
         **identity(root),
         "microarchitecture": name.name,
         "product": name.product,
-        "processor": cpuinfo.get("model name"),
+        "processor": cpuinfo.get("model name")
+        or (text(root / "proc/device-tree/model") or "").strip("\0")
+        or None,
         "vendor": known.vendor,
         "family": known.family,
         "model": known.model,

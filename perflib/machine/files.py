@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["assignments", "fields", "integer", "kib_of", "mounts", "number_of", "text", "whole"]
-
 _LARGEST_BYTES = 1 << 20
 
 
@@ -67,12 +65,22 @@ def kib_of(path: Path, name: str) -> int | None:
 
 
 def mounts(root: Path) -> Iterator[tuple[list[str], list[str]]]:
-    """Each mount of this process: what the kernel says of the mount, and of its file system."""
-    for line in (text(root / "proc/self/mountinfo") or "").splitlines():
+    """Each mount of this process: what the kernel says of the mount, and of its file system.
+
+    A space is a separator: the kernel writes those of a name as an octal escape, decoded here.
+    """
+    for line in (text(root / "proc/self/mountinfo") or "").split("\n"):
         before, _, after = line.partition(" - ")
-        mount, system = before.split(), after.split()
+        mount, system = (
+            [re.sub(r"\\([0-3][0-7]{2})", _escaped, word) for word in part.split(" ")]
+            for part in (before, after)
+        )
         if len(mount) > 4 and len(system) > 1:
             yield mount, system
+
+
+def _escaped(octal: re.Match[str]) -> str:
+    return chr(int(octal.group(1), 8))
 
 
 def number_of(path: Path) -> int:

@@ -1,8 +1,8 @@
-"""Which machine this is: machines of one make, and copies of one image, are told apart.
+"""Which machine this is, even among machines of one make and copies of one image.
 
 ``machine_id`` is derived from /etc/machine-id as machine-id(5) wants it: a keyed hash that is
 perflib's own, so that what is recorded cannot be matched with what others know of the machine.
-Where there is none (containers, mostly), ``boot_id`` tells the machine until it is booted again.
+Where there is none (containers, mostly), ``boot_id`` identifies it until the next boot.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from typing import Any
 
 from perflib.machine.files import text
 from perflib.model.errors import UserError
-
-__all__ = ["check_same_machine", "identity"]
 
 _PLACES = ("etc/machine-id", "var/lib/dbus/machine-id")
 _BOOT = "proc/sys/kernel/random/boot_id"
@@ -43,13 +41,13 @@ def _hashed(path: Path) -> str | None:
 
 
 def check_same_machine(there: Mapping[str, Any], here: Mapping[str, Any], what: str) -> None:
-    """Refuse to go on here with what was begun elsewhere.
+    """Refuse to continue here what was begun elsewhere.
 
     Parameters
     ----------
     there, here
         What `perflib.machine.describe` said then, and says now. What an earlier perflib began has
-        no ``boot_id`` and is told by the fingerprint alone.
+        no ``boot_id`` and is identified by the fingerprint alone.
     what
         What was begun, for the sentence.
 
@@ -58,11 +56,11 @@ def check_same_machine(there: Mapping[str, Any], here: Mapping[str, Any], what: 
     UserError
         It was begun on another machine, or nothing shows that it was not; says on which.
     """
-    told_by = ["fingerprint"]
+    identified_by = ["fingerprint"]
     if "boot_id" in there:
         lasting = there["machine_id"] and here["machine_id"]
-        told_by += ["hostname", "machine_id" if lasting else "boot_id"]
-    differing = [key for key in told_by if there.get(key) != here.get(key)]
+        identified_by += ["hostname", "machine_id" if lasting else "boot_id"]
+    differing = [key for key in identified_by if there.get(key) != here.get(key)]
     if not differing:
         return
     msg = f"{what} was begun on {_named(there, differing)}, and this is {_named(here, differing)}: "

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 
 from perflib.machine.files import fields, text
 
-__all__ = ["family", "has_ended", "is_gone", "may_count_kernel", "signal_name"]
-
 _CAP_SYS_ADMIN, _CAP_PERFMON = 1 << 21, 1 << 38
-
-
-def has_ended(child: int) -> bool:
-    """Whether a child has ended; it stays a zombie, so that its number, and its group's, stay."""
-    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def is_gone(pid: int, root: Path = Path("/")) -> bool:

@@ -10,8 +10,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["scratch"]
-
 _PREFIX = "perflib-scratch-"
 
 

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from perflib.kernels import build, record
 from perflib.measure.conditions import Conditions
 from perflib.measure.pages import smaps
+from perflib.measure.pages.kinds import DATA_BACKINGS
 from perflib.measure.pages.placement import misplaced, pages_by_node
-from perflib.measure.pages.text_backings import DATA_BACKINGS, explain
+from perflib.measure.pages.refusals import explain
 from perflib.measure.process import Out, WorkerError
 from perflib.measure.workers import Workers
 from perflib.model.errors import MeasurementError, UserError, choose
-
-__all__ = ["LINE_BYTES", "ORDERS", "SAMPLE", "Arrays"]
 
 # The numbers by which the kernel knows the orders of the lines.
 ORDERS: Mapping[str, int] = {
@@ -36,7 +35,7 @@ _TIMEOUT_S = 60.0
 
 
 @dataclass
-class _Laid:
+class _Placed:
     """An array in the worker: the kernel's record of it, and which process it was placed in."""
 
     array: NDArray[Any]
@@ -52,13 +51,13 @@ class Arrays(Workers):
 
     def __init__(self, conditions: Conditions) -> None:
         super().__init__(build("memory_chase"), [conditions])
-        self._arrays: dict[Hashable, _Laid] = {}
+        self._arrays: dict[Hashable, _Placed] = {}
 
     def __contains__(self, key: Hashable) -> bool:
-        laid = self._arrays.get(key)
-        return laid is not None and laid.pid == self[0].pid
+        placed = self._arrays.get(key)
+        return placed is not None and placed.pid == self[0].pid
 
-    def lay(
+    def place(
         self,
         key: Hashable,
         *,
@@ -80,7 +79,7 @@ class Arrays(Workers):
         cpu
             The core that touches the pages first; -1: any.
         node
-            The NUMA node that they should lie on; ``None``: not verified.
+            The NUMA node that they should be on; ``None``: not verified.
 
         Returns
         -------
@@ -105,7 +104,7 @@ class Arrays(Workers):
         )  # fmt: skip
         if answer:
             return _explained(backing, int(answer), cpu)
-        self._arrays[key] = _Laid(array, worker.pid, backing)
+        self._arrays[key] = _Placed(array, worker.pid, backing)
         if cpu >= 0 and int(array["cpu"][0]) != cpu:
             return f"the thread migrated from cpu{cpu} while it touched the pages"
         return self._page_size(key) or ("" if node is None else self._placement(key, node))
@@ -125,36 +124,36 @@ class Arrays(Workers):
         WorkerError
             The worker died, or took too long. Its arrays are gone.
         """
-        laid = self._arrays[key]
+        placed = self._arrays[key]
         worker = self[0]
-        if worker.pid != laid.pid:
+        if worker.pid != placed.pid:
             msg = "the array is gone with its worker"
             raise WorkerError(msg)
         answer, (samples,) = worker.call(
-            "chase_run", laid.array, cpu, warm_loads, loads, repeats, Out(SAMPLE, repeats),
+            "chase_run", placed.array, cpu, warm_loads, loads, repeats, Out(SAMPLE, repeats),
             timeout_s=_TIMEOUT_S,
         )  # fmt: skip
         if answer:
-            return samples[:0], _explained(laid.backing, int(answer), cpu)
-        # The worker had a copy of the record: the next run goes on where this one ended.
-        laid.array = laid.array.copy()
-        laid.array["at"] = laid.array["begin"] + samples["reached_bytes"][-1]
+            return samples[:0], _explained(placed.backing, int(answer), cpu)
+        # The worker had a copy of the record: the next run continues where this one ended.
+        placed.array = placed.array.copy()
+        placed.array["at"] = placed.array["begin"] + samples["reached_bytes"][-1]
         if (samples["cpu"] != cpu).any():
             return samples, f"the thread migrated from cpu{cpu}"
         return samples, ""
 
     def nodes(self, key: Hashable) -> dict[int, int]:
-        """How many of the array's pages lie on each NUMA node (see ``pages_by_node``)."""
-        laid = self._arrays[key]
-        assert laid.pid is not None
-        return pages_by_node(laid.pid, int(laid.array["begin"][0]), int(laid.array["end"][0]))
+        """How many of the array's pages are on each NUMA node (see ``pages_by_node``)."""
+        placed = self._arrays[key]
+        assert placed.pid is not None
+        return pages_by_node(placed.pid, int(placed.array["begin"][0]), int(placed.array["end"][0]))
 
     def release(self, key: Hashable) -> None:
         """Give an array's memory back; nothing where there is none of that key."""
         here = key in self
-        laid = self._arrays.pop(key, None)
-        if laid is not None and here:
-            self[0].call("chase_release", laid.array, timeout_s=_TIMEOUT_S)
+        placed = self._arrays.pop(key, None)
+        if placed is not None and here:
+            self[0].call("chase_release", placed.array, timeout_s=_TIMEOUT_S)
 
     def page_reach(self, backing: str, seed: int) -> tuple[float, float] | None:
         """Ns a load through one page of the data TLB's reach and many; ``None``: not available.
@@ -178,8 +177,10 @@ class Arrays(Workers):
         return smaps.violated(backing, smaps.backing_of(smaps.read(pid), begin, end))
 
     def _page_size(self, key: Hashable) -> str:
-        laid = self._arrays[key]
-        return self._violated(laid.backing, int(laid.array["begin"][0]), int(laid.array["end"][0]))
+        placed = self._arrays[key]
+        return self._violated(
+            placed.backing, int(placed.array["begin"][0]), int(placed.array["end"][0])
+        )
 
     def _placement(self, key: Hashable, node: int) -> str:
         try:

@@ -3,7 +3,7 @@
 `Conditions` says what is requested; `check` refuses, before anything starts, what this machine
 cannot give; `perflib.measure.launch` applies it to a child process; `observe` reads back from the
 kernel what a process obtained, and `violated` names every difference. A condition left at its
-default asks for nothing: the process has whatever its parent has. What belongs to the whole machine
+default requests nothing: the process has whatever its parent has. What belongs to the whole machine
 (a governor, the transparent-huge-page switch) is in `perflib.machine.settings.changes`.
 """
 
@@ -19,20 +19,11 @@ from perflib.machine.cpulist import parse_cpus
 from perflib.machine.files import fields, text
 from perflib.model.errors import MeasurementError, UserError, choose
 
-__all__ = [
-    "Conditions",
-    "check",
-    "environment_bytes",
-    "inherited_preload",
-    "observe",
-    "violated",
-]
-
 MemoryPolicy = Literal["default", "bind", "preferred", "interleave"]
 HugePages = Literal["default", "always", "never"]
 
 _PADDING = "PERFLIB_PADDING"
-_LONGEST_VARIABLE_BYTES = 128 * 1024 - 1  # the kernel's MAX_ARG_STRLEN, less the final NUL
+_MAX_VARIABLE_BYTES = 128 * 1024 - 1  # the kernel's MAX_ARG_STRLEN, less the final NUL
 _NO_RANDOMIZE = 0x0040000  # ADDR_NO_RANDOMIZE of personality(2)
 _RESET_ON_FORK = 0x40000000  # a flag that sched_getscheduler mixes into the policy
 _SCHEDULERS = {0: "OTHER", 1: "FIFO", 2: "RR", 3: "BATCH", 5: "IDLE", 6: "DEADLINE", 7: "EXT"}
@@ -55,7 +46,7 @@ class Conditions:
     aslr
         ``False`` puts stack, heap and libraries at the same addresses in every process.
     environment
-        Variables that are set, beside the inherited ones.
+        Variables that are set, in addition to the inherited ones.
     environment_bytes
         The size of the whole environment, the sum of ``len("NAME=VALUE") + 1``: a variable
         ``PERFLIB_PADDING`` fills it up. It moves the stack.
@@ -115,11 +106,11 @@ class Conditions:
                 "more, or unset variables before starting."
             )
             raise UserError(msg)
-        if gap > _LONGEST_VARIABLE_BYTES:
+        if gap > _MAX_VARIABLE_BYTES:
             msg = (
                 f"environment_bytes={self.environment_bytes} cannot be had: one variable holds at "
-                f"most {_LONGEST_VARIABLE_BYTES} bytes. Ask for at most "
-                f"{size + _LONGEST_VARIABLE_BYTES}."
+                f"most {_MAX_VARIABLE_BYTES} bytes. Ask for at most "
+                f"{size + _MAX_VARIABLE_BYTES}."
             )
             raise UserError(msg)
         result[_PADDING] = "x" * (gap - overhead)
@@ -145,7 +136,7 @@ def inherited_preload() -> tuple[str, ...]:
 def check(requested: Conditions) -> None:
     """Refuse what this machine or this process cannot give.
 
-    What only privileges forbid (a FIFO priority) passes: the run goes on and `violated` marks it.
+    What only privileges forbid (a FIFO priority) passes: the run continues and `violated` marks it.
 
     Raises
     ------
@@ -233,7 +224,7 @@ def observe(pid: int | None = None, variables: Iterable[str] = ()) -> dict[str, 
         ``cpus``, ``scheduler`` (``OTHER``, ``FIFO`` ...), ``fifo_priority``, ``aslr``,
         ``environment``, ``environment_bytes``, ``preload`` (what of LD_PRELOAD is mapped),
         ``memory_policy``, ``memory_nodes``, ``huge_pages`` (``never``, or what the machine's switch
-        says) and ``huge_page_bytes`` (what lies on transparent huge pages now).
+        says) and ``huge_page_bytes`` (what is on transparent huge pages now).
 
     Raises
     ------

@@ -15,12 +15,10 @@ from perflib.machine.processes import signal_name
 from perflib.measure.conditions import Conditions, check
 from perflib.measure.supervised import Supervised
 
-__all__ = ["Ran", "Started", "on_cpus", "run_alone"]
-
 _OUTPUT_BYTES = 1 << 20
 _POLL_S = 0.05
 _SETTLED_S = 0.1
-_READS = 64  # of output between two looks at the clock: a job may write for ever
+_READS = 64  # of output between two readings of the clock: a job may write for ever
 
 
 @dataclass(frozen=True)
@@ -91,6 +89,8 @@ class Started:
         The whole environment; by default that of the conditions.
     stdout
         False: only its standard error is kept.
+    held
+        It waits before its first instruction until `release`.
     """
 
     def __init__(
@@ -103,13 +103,14 @@ class Started:
         *,
         environment: Mapping[str, str] | None = None,
         stdout: bool = True,
+        held: bool = False,
     ) -> None:
         check(conditions)
         self._pipe, self._theirs = -1, -1
         self._cpus = cpus
         self._timeout_s = timeout_s
         self._seen = seen
-        self._stdout = stdout
+        self._stdout, self._held = stdout, held
         self._argv, self._conditions, self._environment = list(argv), conditions, environment
         self._output = bytearray()
         self._problem = ""
@@ -131,6 +132,7 @@ class Started:
                             stdout=theirs if self._stdout else subprocess.DEVNULL,
                             stderr=theirs,
                             environment=self._environment,
+                            held=self._held,
                         )
                     )
             finally:
@@ -144,6 +146,11 @@ class Started:
 
     def __exit__(self, *_: object) -> None:
         self._ending.close()
+
+    def release(self) -> None:
+        """Let a held job begin."""
+        self._begun = time.monotonic()
+        self._job.release()
 
     def become(self) -> None:
         """Wait until the process has become the job: it begins as a Python that starts it."""

@@ -1,10 +1,10 @@
 """A run while it is being measured: a file to which every trial is appended as it ends.
 
-The first line holds what is needed to go on (experiment, parameters, provenance, plan). Each other
-line is one trial; a line ``pilot`` adds to the plan what was measured before the first trial. A
-process killed in the middle of a line loses that trial and no other: the cut line is dropped and
-the trial is taken again. (A machine that dies may leave a damaged line; what follows it is dropped
-as well.)
+The first line holds what is needed to continue (experiment, parameters, provenance, plan). Each
+other line is one trial; a line ``pilot`` adds to the plan what was measured before the first
+trial. A process killed in the middle of a line loses that trial and no other: the cut line is
+dropped and the trial is taken again. (A machine that dies may leave a damaged line; what follows
+it is dropped as well.)
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from perflib.model.errors import MeasurementError, UserError
-from perflib.model.ownership import (
+from perflib.store.files import json_of
+from perflib.store.ownership import (
     check_writable,
     distrust_status,
     make_folder,
 )
-from perflib.model.regular import open_regular
-
-__all__ = ["Journal"]
+from perflib.store.regular import open_regular
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FLUSH_S = 1.0  # at most this much is lost when the *machine* dies; a killed process loses nothing
@@ -54,7 +53,7 @@ class Journal:
 
     @property
     def recordings(self) -> Path:
-        """The folder beside the run for what is too large for its file; nobody has made it yet."""
+        """The folder next to the run for what is too large for its file; nobody has made it yet."""
         return self.path.with_name(f"{self.path.name.removesuffix('.journal')}.recordings")
 
     @classmethod
@@ -79,7 +78,7 @@ class Journal:
 
     @classmethod
     def reopen(cls, path: Path) -> Self:
-        """Go on with the journal of a run that was killed or interrupted.
+        """Continue the journal of a run that was killed or interrupted.
 
         Raises
         ------
@@ -198,8 +197,8 @@ def _whole_records(raw: bytes) -> tuple[list[dict[str, Any]], int]:
     end = 0
     for line in raw.splitlines(keepends=True):
         try:
-            record = json.loads(line) if line.endswith(b"\n") else None
-        except (ValueError, RecursionError):
+            record = json_of(line) if line.endswith(b"\n") else None
+        except ValueError:
             record = None
         if not isinstance(record, dict) or not isinstance(record.get("pilot", {}), dict):
             break

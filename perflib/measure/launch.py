@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from perflib.measure.conditions import Conditions
 
-__all__ = ["command", "supervised"]
-
 # The module signal costs 4 ms.
 _SIGKILL, _SIGPIPE, _SIGTERM, _SIGSTOP, _SIGXFSZ = 9, 13, 15, 19, 25
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_THP_DISABLE = 1, 36, 41
@@ -44,7 +42,7 @@ _STARTED_NOTHING = 2
 _ADDR_NO_RANDOMIZE, _ASK_PERSONALITY = 0x0040000, 0xFFFFFFFF
 _MEMORY_POLICIES = {"preferred": 1, "bind": 2, "interleave": 3}
 _SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237, "riscv64": 237, "ppc64le": 261, "s390x": 269}
-_MOST_NODES = 1024
+_MAX_NODES = 1024
 
 
 def command(conditions: Conditions, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -130,7 +128,7 @@ class _ImpossibleError(Exception):
 
 
 def _supervised(parent_and_report: str) -> None:
-    """Go on as a child; what was launched stays behind as its supervisor, and never returns."""
+    """Continue as a child; what was launched stays behind as its supervisor, and never returns."""
     import signal
 
     parent, _, report = parent_and_report.partition(":")
@@ -181,7 +179,7 @@ def _has_ended(job: int) -> bool:
 def _has_stopped(job: int) -> bool:
     try:
         return os.waitid(os.P_PID, job, os.WSTOPPED | os.WNOHANG) is not None
-    except ChildProcessError:  # it has ended meanwhile, which the next signal tells
+    except ChildProcessError:  # it has ended meanwhile, which the next signal reports
         return False
 
 
@@ -217,7 +215,7 @@ def _waited(job: int) -> tuple[int, int, int]:
         if time.monotonic() > limit:
             break
         time.sleep(0.001)
-    _end_all_but(job)  # those that it had are ours now
+    _end_all_but(job)  # those that it left are ours now
     ended, status, usage = os.wait4(job, os.WNOHANG)
     left = _end_all_but(0)  # with the job among its children, /proc may skip others
     cpu_ns = round(1e9 * (usage.ru_utime + usage.ru_stime))
@@ -278,11 +276,11 @@ def _aslr(_off: str) -> None:
 
 def _memory(policy_and_nodes: str) -> None:
     policy, _, nodes = policy_and_nodes.partition(":")
-    mask = sum(1 << int(node) for node in nodes.split(",")).to_bytes(_MOST_NODES // 8, "little")
+    mask = sum(1 << int(node) for node in nodes.split(",")).to_bytes(_MAX_NODES // 8, "little")
     number = _SET_MEMPOLICY.get(os.uname().machine)
     if number is not None:
         mode = ctypes.c_int(_MEMORY_POLICIES[policy])
-        _libc().syscall(_word(number), mode, mask, _word(_MOST_NODES + 1))
+        _libc().syscall(_word(number), mode, mask, _word(_MAX_NODES + 1))
 
 
 def _huge_pages(wanted: str) -> None:

@@ -28,8 +28,6 @@ from perflib.measure.conditions import Conditions, check, observe, violated
 from perflib.measure.launch import command
 from perflib.model.errors import MeasurementError
 
-__all__ = ["Out", "Served", "Worker", "WorkerError"]
-
 _START_S = 60.0
 
 
@@ -87,7 +85,7 @@ class Worker:
         self._named = f"{'kernel' if isinstance(target, Build) else 'function'} {target.name!r}"
         self._place = "any CPU" if conditions.cpu is None else f"CPU {conditions.cpu}"
         self._process: subprocess.Popen[bytes] | None = None
-        self._pipes: tuple[Any, ...] = ()  # requests, answers, what is said beside them
+        self._pipes: tuple[Any, ...] = ()  # requests, answers, standard error
         self._pending = b""
         self._begun: deque[tuple[str, list[Out]]] = deque()
 
@@ -106,19 +104,19 @@ class Worker:
         """Start the process, if there is none, and read its conditions back."""
         if self._process is not None:
             return
-        argv = [sys.executable, "-m", "perflib.measure.worker"]
+        argv = [sys.executable, *_without_folder(), "-m", "perflib.measure.worker"]
         kernel = isinstance(self.target, Build)
         if kernel:
             argv += [str(self.target.library), str(self.target.module)]
         argv, environment = command(self.conditions, argv)
         if self.conditions.environment_bytes is None:  # else its size is what is measured
             environment.update(_cpu_stat())
-        said = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the pipes)
+        errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the pipes)
         self._process = subprocess.Popen(
-            argv, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said,
+            argv, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
             bufsize=0,
         )  # fmt: skip
-        self._pipes = self._process.stdin, self._process.stdout, said
+        self._pipes = self._process.stdin, self._process.stdout, errors
         self._pending = b""
         try:
             if not kernel:
@@ -231,6 +229,8 @@ class Worker:
         errors = self._pipes[2]
         errors.seek(max(0, errors.seek(0, os.SEEK_END) - 2000))
         words = errors.read().decode(errors="replace").strip()
+        if words.startswith("Traceback") or "\nTraceback" in words:  # its last line says what
+            words = words.splitlines()[-1]
         self._forget()
         said = f"; it said:\n{words}" if words else ""
         return f"{self._named}, {what}, on {self._place}: worker {how}{said}"
@@ -247,6 +247,17 @@ class Worker:
             self._process.kill()
             self._process.wait()
             self._forget()
+
+
+def _without_folder() -> list[str]:
+    """Python's option by which the worker takes no module from a folder that this process does not.
+
+    Anybody may have put a ``perflib.py`` into the current folder.
+    """
+    with contextlib.suppress(FileNotFoundError):  # it was removed
+        if {"", str(Path.cwd())} & set(sys.path):
+            return []
+    return ["-P"]
 
 
 def _cpu_stat(root: Path = Path("/")) -> dict[str, str]:

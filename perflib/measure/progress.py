@@ -9,21 +9,25 @@ from types import TracebackType
 from typing import Any, Self
 
 from perflib.measure.schedule import Status
-from perflib.model import config
 from perflib.model.escape import visible
-
-__all__ = ["Counter", "Reporter", "Working"]
+from perflib.store import config
 
 _LOG_EVERY_S = 10.0
+_ENDLESS_S = 1e7  # who gives such a budget ends the run by hand
+
+
+def left(left_s: float) -> str:
+    """How long it takes at most, for a list of words; nothing of a run without an end."""
+    return f", {left_s:.0f} s left at most" if left_s < _ENDLESS_S else ""
 
 
 class Working:
-    """Says now and then that long work goes on, where log lines are wanted.
+    """Says now and then that long work continues, where log lines are wanted.
 
     Parameters
     ----------
     title
-        What goes on.
+        What continues.
     mode
         ``bar``, ``log`` or ``none``; without it ``PERFLIB_PROGRESS`` or a configuration file says
         which, else what fits: a bar in a terminal and in Jupyter, log lines elsewhere.
@@ -90,7 +94,7 @@ class Reporter(Working):
         """Show where the measurement stands."""
         if status.note:
             self._say(visible(status.note))
-        words = f"round {status.rounds + 1}, {status.left_s:.0f} s left at most"
+        words = f"round {status.rounds + 1}{left(status.left_s)}"
         if status.half_width is not None:
             words += f", ±{status.half_width:.2f}"
         if self._bar is not None:

@@ -18,15 +18,12 @@ from pathlib import Path
 
 from perflib.model.escape import visible
 
-__all__ = ["PerfSupport", "perf_support"]
-
 _TIMEOUT_S = 10.0
 _STEPS = 8  # a script whose interpreter is a script ...
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*[dt]*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
-_LEAST = (3, 12)
-_LEAST_JIT = (3, 13)
+_MIN_PYTHON = (3, 12)
 _OTHERWISE = "Python functions appear as the interpreter's frames"
 
 _QUESTION = """
@@ -50,7 +47,7 @@ class PerfSupport:
     variables
         To be added to the job's environment.
     call_graph
-        How stacks must be recorded (``fp``, ``dwarf``); "" where it does not matter.
+        How stacks must be recorded (``fp``); "" where it does not matter.
     remark
         Why Python functions will not be named, in a sentence; "" where they will, or where the job
         is no Python program.
@@ -61,14 +58,11 @@ class PerfSupport:
     remark: str = ""
 
 
-def perf_support(
-    argv: Sequence[str], environment: Mapping[str, str], *, jit: bool = False
-) -> PerfSupport:
+def perf_support(argv: Sequence[str], environment: Mapping[str, str]) -> PerfSupport:
     """Find out whether a job is a Python program, and how perf can name its functions.
 
-    The interpreter itself is asked, in a process of its own with a time limit. perf follows a
-    stack through the interpreter by frame pointers, which few Pythons for x86-64 are built with;
-    CPython 3.13 and later can describe its functions in DWARF instead.
+    The interpreter itself reports it, in a process of its own with a time limit. perf follows a
+    stack through the interpreter by frame pointers, which few Pythons for x86-64 are built with.
 
     Parameters
     ----------
@@ -76,9 +70,6 @@ def perf_support(
         The job.
     environment
         The job's.
-    jit
-        Whether what is recorded goes through ``perf inject --jit``, which that description needs
-        (and samples with the clock ``mono``).
 
     Examples
     --------
@@ -103,7 +94,7 @@ def perf_support(
     if name != "cpython":
         return PerfSupport(remark=f"{called} is {visible(name)}, not CPython: {_OTHERWISE}")
     python = f"Python {version[0]}.{version[1]}"
-    if version < _LEAST:
+    if version < _MIN_PYTHON:
         return PerfSupport(remark=f"{python} has no perf trampolines (3.12 has): {_OTHERWISE}")
     if not trampolines:
         return PerfSupport(remark=f"{called} was built without perf trampolines: {_OTHERWISE}")
@@ -115,8 +106,6 @@ def perf_support(
         return PerfSupport(remark=remark)
     if frame_pointers:
         return PerfSupport({"PYTHONPERFSUPPORT": "1"}, "fp")
-    if jit and version >= _LEAST_JIT:
-        return PerfSupport({"PYTHON_PERF_JIT_SUPPORT": "1"}, "dwarf")
     remark = (
         f"{called} ({python}) was built without frame pointers, by which perf would follow the "
         f"stack through it: {_OTHERWISE}"
@@ -204,6 +193,6 @@ def _asked(program: str, environment: Mapping[str, str]) -> tuple[str, tuple[int
     )
     answer = json.loads(done.stdout)
     major, minor = answer["version"]
-    # gcc leaves frame pointers out on x86-64 unless told otherwise; on aarch64 it keeps them.
+    # gcc leaves frame pointers out on x86-64 by default; on aarch64 it keeps them.
     kept = "-fno-omit-frame-pointer" in answer["flags"] or platform.machine() == "aarch64"
     return str(answer["name"]), (int(major), int(minor)), bool(answer["trampolines"]), kept

@@ -19,8 +19,6 @@ from perflib.measure.journal import Journal
 from perflib.measure.process import WorkerError
 from perflib.model.errors import MeasurementError
 
-__all__ = ["Columns", "Progress", "Status", "frame_of", "round_order", "take_rounds"]
-
 Columns = dict[str, list[Any]]
 _CHECKS_GROW = 1.15  # precision is computed each time the run has grown by this factor
 _FAILURES_IN_A_ROW = 3

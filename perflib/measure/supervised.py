@@ -24,8 +24,6 @@ from perflib.measure import launch
 from perflib.measure.conditions import Conditions
 from perflib.model.errors import MeasurementError, UserError
 
-__all__ = ["Supervised"]
-
 _START_S, _END_S = 60.0, 15.0
 _LAUNCHER = os.fsencode(launch.__file__)
 _HINTS = {
@@ -47,13 +45,15 @@ class Supervised:
     argv
         The job.
     conditions
-        What its process is to have; they are in force before it is held.
+        What its process runs under; they are in force before it is held.
     stdout, stderr
         Where it writes: descriptors, or ``subprocess.DEVNULL``.
     held
         Entering returns with the job stopped before its first instruction, until `release`.
     environment
         The whole environment; by default that of the conditions.
+    cwd
+        The folder where it starts; by default this process's.
 
     Attributes
     ----------
@@ -85,6 +85,7 @@ class Supervised:
         stderr: int,
         held: bool = False,
         environment: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
     ) -> None:
         if not argv:
             msg = "there is no job to run: its command line is empty"
@@ -93,7 +94,7 @@ class Supervised:
         self._conditions = conditions or Conditions()
         self._stdout, self._stderr = stdout, stderr
         self._held = held
-        self._environment = environment
+        self._environment, self._cwd = environment, cwd
         self._pending = b""
         self._failure = ""
         self._has_ended = self._is_gone = False
@@ -115,6 +116,7 @@ class Supervised:
             self._process = subprocess.Popen(
                 argv,
                 env=environment,
+                cwd=self._cwd,
                 pass_fds=(theirs,),
                 stdin=subprocess.DEVNULL,
                 stdout=self._stdout,
@@ -156,7 +158,7 @@ class Supervised:
                 raise MeasurementError(msg)
 
     def release(self) -> None:
-        """Let a job go on that is held."""
+        """Let a held job continue."""
         os.kill(self.pid, signal.SIGCONT)
 
     def become(self, timeout_s: float) -> None:

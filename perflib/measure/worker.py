@@ -58,7 +58,7 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     if sys.version_info >= (3, 14):
-        faulthandler.enable(c_stack=False)  # addresses of the interpreter would hide what was said
+        faulthandler.enable(c_stack=False)  # addresses of the interpreter would hide the message
     else:
         faulthandler.enable()
     if library_and_module := sys.argv[1:]:

@@ -12,9 +12,6 @@ from perflib.kernels import Build
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Worker
 
-__all__ = ["Workers", "no_thread"]
-
-
 _DESCRIPTORS_EACH, _DESCRIPTORS_ELSEWHERE = 3, 512
 
 

@@ -1,1 +1,1 @@
-"""What everything speaks of: a run, a finding, an error, and where they are kept."""
+"""What everything refers to: a run, a claim, a finding, an error."""

@@ -9,8 +9,6 @@ from perflib.model.claims import CHANGED
 from perflib.model.finding import Finding
 from perflib.stats.interval import Interval
 
-__all__ = ["changes"]
-
 
 def changes(
     first: Sequence[Finding], second: Sequence[Finding], threshold: float = 0.0
@@ -18,7 +16,7 @@ def changes(
     """How the effects of two independent runs differ, claim by claim, second minus first.
 
     ``supported``: the change is larger than ``threshold`` (in the findings' unit) either way;
-    ``refuted``: the whole interval lies within it.
+    ``refuted``: the whole interval is within it.
     """
 
     def same(finding: Finding) -> tuple[str, str, str]:

@@ -1,6 +1,6 @@
-"""A claim, declared once: what is said, about what, in which unit, and in which words.
+"""A claim, declared once: what it claims, of what, in which unit, and in which words.
 
-An experiment declares its claims as data (``claims.py`` of its folder). ``Claim.decided`` makes a
+An experiment declares its claims as data (``claims.toml`` of its folder). ``Claim.decided`` makes a
 finding of a measured interval by the one rule of `perflib.stats.decide`; ``Claim.found`` makes one
 of a decision that no interval makes. All sentences come from the templates here, by
 `perflib.model.sentences`; they are for people, and nothing in the project reads them.
@@ -8,25 +8,25 @@ of a decision that no interval makes. All sentences come from the templates here
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from perflib.model.finding import Finding
 from perflib.stats.decide import Decision, Direction, Reason, Verdict, Witness, decide
 from perflib.stats.interval import NO_INTERVAL, Interval
 
-__all__ = ["Claim", "Kind"]
-
 # anomaly: something is wrong here. description: where a level ends, what a line costs.
 Kind = Literal["anomaly", "description"]
 
 
-_LEAST_WIDTH = 1e-12  # of an interval, in parts of the effect: what rounding alone makes
+_MIN_RELATIVE_WIDTH = 1e-12  # of an interval, in parts of the effect: rounding alone makes it
 
 
 def _has_no_width(found: Interval) -> bool:
-    return found.high - found.low <= _LEAST_WIDTH * max(1.0, abs(found.effect))
+    return found.high - found.low <= _MIN_RELATIVE_WIDTH * max(1.0, abs(found.effect))
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,28 +51,28 @@ class Claim:
     exact
         The claim as a sentence that is true or false, with its threshold, for the record.
     plain
-        For each verdict, a sentence for people that begins with what is so. Without one for
-        ``inconclusive`` it says that it stays open.
+        For each verdict, a sentence for people that begins with the result. Without one for
+        ``inconclusive`` the sentence is "It is not decided whether ...".
     together
         For each verdict, one sentence for several findings that share it: ``{count}`` of them,
         ``{named}``, what they are about ``{each[cpu]:list}``, the widest half-width
         ``{widest}``.
     direction
-        On which side of the threshold the claim says that the quantity lies.
+        On which side of the threshold the claimed quantity is.
     reasons
-        Templates of reasons of its own, by code.
+        Templates of the reasons that only this claim has, by code.
     counted
         The quantity is counted, not timed: an interval without width is as good as any, and times
         that do not vary say nothing against it.
     """
 
     name: str
-    kind: Kind
     subject: str
     quantity: str
-    unit: str
     exact: str
     plain: Mapping[Verdict, str]
+    kind: Kind = "description"
+    unit: str = "percent"
     together: Mapping[Verdict, str] = field(default_factory=dict)
     direction: Direction = "above"
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -173,3 +173,21 @@ class Claim:
             "exact": self.exact,
             "plain": dict(self.plain),
         }
+
+
+def read_claims(module: str, reasons: Mapping[str, str] | None = None) -> dict[str, Claim]:
+    """The claims that a module's TOML file declares, by name.
+
+    Parameters
+    ----------
+    module
+        The path of the Python file next to it: ``__file__``.
+    reasons
+        Templates that all of them have, besides those of the file's table ``reasons``.
+    """
+    declared = tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
+    shared = {**(reasons or {}), **declared.pop("reasons", {})}
+    return {
+        name: Claim(**{**row, "name": name, "reasons": shared | row.get("reasons", {})})
+        for name, row in declared.items()
+    }

@@ -7,8 +7,6 @@ from typing import Any
 
 from perflib.model.run import Run
 
-__all__ = ["differences", "flat"]
-
 # What differs between any two runs.
 _ALWAYS = ("start", "end", "measured_s", "trials", "plan.", "conditions", "tag")
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 
 from perflib.model.escape import lines
 
-__all__ = ["MeasurementError", "PerflibError", "UserError", "choose"]
-
 
 class PerflibError(Exception):
     """Base of every error that perflib raises on purpose; its text is meant for the user."""
@@ -21,7 +19,7 @@ class PerflibError(Exception):
 
 
 class UserError(PerflibError):
-    """What was asked for cannot be done as asked; nothing was measured. Exit status 2."""
+    """The request cannot be carried out; nothing was measured. Exit status 2."""
 
     exit_code = 2
 
@@ -30,7 +28,7 @@ class MeasurementError(PerflibError):
     """The measurement failed; what was measured before is kept. Exit status 1."""
 
 
-_MOST_LISTED = 40
+_MAX_LISTED = 40
 
 
 def choose(what: str, word: str, choices: Iterable[str]) -> str:
@@ -44,7 +42,7 @@ def choose(what: str, word: str, choices: Iterable[str]) -> str:
     known = sorted(choices)
     near = difflib.get_close_matches(word, known, n=2, cutoff=0.6)
     every = f"(all: {', '.join(known)})" if known else "(there are none)"
-    if len(known) > _MOST_LISTED:
+    if len(known) > _MAX_LISTED:
         every = f"({len(known)} are known)"
     if near:
         hint = " or ".join(repr(name) for name in near)

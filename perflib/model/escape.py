@@ -9,13 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 
-__all__ = ["csv_cell", "file_name", "from_csv_cell", "in_legend", "lines", "shortened", "visible"]
-
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")  # how a spreadsheet's formula begins, escaped or not
 _NO_WIDTH = "\u200b"
-_UNFIT = re.compile(r"[/\\]|^[-.]")  # in a file's name, beside what is not printable
-_MOST_BYTES = 180  # of a file's name of 255: there is room for a suffix and a temporary file's mark
-_DIGITS = 8
+_UNFIT = re.compile(r"[/\\]|^[-.]")  # in a file's name, apart from what is not printable
+_MAX_NAME_BYTES = 180  # of 255: there is room for a suffix and a temporary file's mark
+_HASH_DIGITS = 8
 
 
 def visible(text: str) -> str:
@@ -91,9 +89,9 @@ def file_name(text: str) -> str:
     >>> file_name("../../bin")
     '_._.._bin-511be466'
     """
-    if text.isprintable() and not _UNFIT.search(text) and 0 < len(text.encode()) <= _MOST_BYTES:
+    if text.isprintable() and not _UNFIT.search(text) and 0 < len(text.encode()) <= _MAX_NAME_BYTES:
         return text
     plain = _UNFIT.sub("_", "".join(one if one.isprintable() else "_" for one in text))
-    digits = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
-    kept = plain.encode()[: _MOST_BYTES - _DIGITS - 1].decode(errors="ignore")
+    digits = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:_HASH_DIGITS]
+    kept = plain.encode()[: _MAX_NAME_BYTES - _HASH_DIGITS - 1].decode(errors="ignore")
     return f"{kept or '_'}-{digits}"

@@ -15,12 +15,10 @@ import regex
 
 from perflib.model.errors import UserError
 
-__all__ = ["Expression"]
-
-_ONE_S = 1.0  # of this process's CPU time, for one text: a busy machine does not trip it
-_ALL_S = 20.0  # for all texts of `Expression.finds` together
-_MOST_PARTS = 100_000  # of an expression written out: it takes 0.3 s and 40 MB to compile
-_LONGEST_SHOWN = 80
+_MAX_TEXT_S = 1.0  # of this process's CPU time, for one text: a busy machine does not trip it
+_MAX_TEXTS_S = 20.0  # for all texts of `Expression.finds` together
+_MAX_PARTS = 100_000  # of an expression written out: it takes 0.3 s and 40 MB to compile
+_MAX_SHOWN_CHARS = 80
 _COUNT = re.compile(r"\{(\d*),?(\d*)\}")
 _CLASS = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]?", re.DOTALL)
 
@@ -59,10 +57,10 @@ class Expression:
     def __init__(self, text: str, what: str) -> None:
         self._text, self._what = text, what
         self._spent_s = 0.0
-        if _parts(text) > _MOST_PARTS:
+        if _parts(text) > _MAX_PARTS:
             msg = (
                 f"{what}, {_cut(text)!r}, is too large: its repeats, written out, are more than "
-                f"{_MOST_PARTS} parts. Use smaller numbers in braces, or +"
+                f"{_MAX_PARTS} parts. Use smaller numbers in braces, or +"
             )
             raise UserError(msg)
         try:
@@ -70,7 +68,7 @@ class Expression:
         except (regex.error, RecursionError, OverflowError, ValueError) as error:
             place = ""
             position = getattr(error, "pos", None)  # its types know nothing of it
-            if position is not None and "\n" not in text and len(text) <= _LONGEST_SHOWN:
+            if position is not None and "\n" not in text and len(text) <= _MAX_SHOWN_CHARS:
                 place = f"\n  {text}\n  {' ' * position}^"
             msg = f"{what} is no regular expression: {error}{place or f': {_cut(text)!r}'}"
             raise UserError(msg) from None
@@ -85,9 +83,9 @@ class Expression:
             That took more than a second of CPU time.
         """
         try:
-            return self._pattern.search(text, timeout=_ONE_S)
+            return self._pattern.search(text, timeout=_MAX_TEXT_S)
         except TimeoutError:
-            msg = f"{self._too_slow()} {_ONE_S:g} s on {_cut(text)!r}{_ADVICE}"
+            msg = f"{self._too_slow()} {_MAX_TEXT_S:g} s on {_cut(text)!r}{_ADVICE}"
             raise UserError(msg) from None
         except MemoryError:
             msg = f"{self._too_slow('more memory')} than there is on {_cut(text)!r}{_ADVICE}"
@@ -106,8 +104,8 @@ class Expression:
             begun = time.process_time()
             found.append(self.search(text) is not None)
             self._spent_s += time.process_time() - begun
-            if self._spent_s > _ALL_S:
-                texts_s = f"{_ALL_S:g} s on {len(found)} texts"
+            if self._spent_s > _MAX_TEXTS_S:
+                texts_s = f"{_MAX_TEXTS_S:g} s on {len(found)} texts"
                 msg = f"{self._too_slow()} {texts_s}, the last {_cut(text)!r}{_ADVICE}"
                 raise UserError(msg)
         return found
@@ -120,7 +118,7 @@ _ADVICE = ": simplify it (repeats within repeats, such as (a+)+, take that long)
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
+    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[: _MAX_SHOWN_CHARS - 1]}…"
 
 
 def _parts(text: str) -> int:

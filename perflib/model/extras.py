@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 from perflib.model.errors import UserError
 
-__all__ = ["EXTRAS", "installed", "need"]
-
 # By extra: the modules that it brings. pyproject.toml declares the same: tests compare them.
 EXTRAS = {
     "report": ("jinja2", "matplotlib", "seaborn"),

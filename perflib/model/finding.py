@@ -13,7 +13,8 @@ from perflib.stats.decide import Reason, Verdict
 if TYPE_CHECKING:
     from perflib.model.claim import Claim, Kind
 
-__all__ = ["Finding"]
+
+_ROUNDING = 1e-9  # of an estimate
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Finding:
     about
         The structured subject.
     verdict
-        ``supported``, ``refuted`` or ``inconclusive`` (the data cannot tell).
+        ``supported``, ``refuted`` or ``inconclusive`` (the data decide nothing).
     effect, low, high
         The estimate and its confidence interval, in ``unit``; NaN where there is none.
     unit
@@ -44,7 +45,7 @@ class Finding:
     facts
         Further values that the sentences name.
     evidence
-        Whatever supports it: p values, estimates of segments of the run, where the core lies.
+        Whatever supports it: p values, estimates of segments of the run, the place of the core.
     recorded
         The recorded machine that it is about, and the day; empty: what was measured here.
     """
@@ -62,6 +63,14 @@ class Finding:
     facts: Mapping[str, Any] = field(default_factory=dict)
     evidence: Mapping[str, Any] = field(default_factory=dict)
     recorded: str = ""
+
+    def __post_init__(self) -> None:
+        """An interval contains its estimate, whatever it was made of, but for rounding."""
+        slack = _ROUNDING * max(1.0, abs(self.effect))
+        if self.effect < self.low - slack or self.effect > self.high + slack:  # no NaN does
+            msg = f"internal error: the estimate of {self.of.name!r} ({self.effect:g}) is outside "
+            msg += f"its interval ({self.low:g} to {self.high:g}); please report it"
+            raise AssertionError(msg)
 
     @property
     def kind(self) -> Kind:
@@ -90,7 +99,7 @@ class Finding:
 
     @property
     def plain(self) -> str:
-        """What is so, in one sentence for people."""
+        """The result, in one sentence for people."""
         return sentences.plain(self)
 
     def prevented(self, why: Reason) -> Finding:

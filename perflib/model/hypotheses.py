@@ -1,9 +1,9 @@
 """The ledger of hypotheses: what could explain the extra time, and what each is worth here.
 
-An experiment that sees extra time (of one core, of large code, of one buffer) asks what it comes
-from. For each hypothesis it measures the part of the extra time that this cause accounts for, block
-by block, and ``judge`` makes a verdict of it: an ordinary finding, which runs, reports, comparisons
-and JSON carry like any other. ``ledger`` collects such findings from many runs in one table.
+An experiment that sees extra time (of one core, of large code, of one buffer) looks for its cause.
+For each hypothesis it measures, batch by batch, the part of the extra time that this cause accounts
+for. ``judge`` makes a verdict of it: an ordinary finding, which runs, reports, comparisons and JSON
+carry like any other. ``ledger`` collects such findings from many runs in one table.
 """
 
 from __future__ import annotations
@@ -26,18 +26,16 @@ from perflib.stats.interval import NO_INTERVAL, Interval
 from perflib.stats.intervals import t_interval
 from perflib.stats.share import share_of
 
-__all__ = ["judge", "ledger", "ledger_lines", "standing", "unseen"]
-
 _TIME_UNIT = "percent of the run time"
-# How much of the tails is used. Few batches do not tell how much each resembles the one before:
-# where they do (correlation 0.3, 8 batches), intervals of 95 % made of all of the tails cover 90 %,
-# these 93 %; where they do not, 97 %.
-_TAILS_USED = 0.6
+# Share of the tails that intervals use. Few batches do not show how much each resembles the one
+# before. Where they do (correlation 0.3, 8 batches), intervals of 95 % made of all of the tails
+# cover 90 %, these 93 %; where they do not, 97 %.
+_TAIL_SHARE = 0.6
 _COLUMNS = (
     "hypothesis", "verdict", "share", "explains", "because", "experiment", "run", "measured"
 )  # fmt: skip
 _INDENT = 13
-_KEPT = "\xa0"  # a space at which no line breaks
+_NO_BREAK = "\xa0"  # a space at which no line breaks
 
 Floats = NDArray[np.float64]
 
@@ -67,10 +65,10 @@ def judge(
     what
         What it may explain, for a sentence: ``the extra time of core 8 with large code``.
     extra, contribution
-        ``[block]``, in percent of the run time, in the order of time, paired: the time to be
-        explained, and the part of it that the cause accounts for. A block in which one of them is
-        NaN is left out. A number that was measured once is an array of one: no interval can be
-        had, and the verdict is ``inconclusive``.
+        ``[batch]``, in percent of the run time, in the order of time, paired: the time to be
+        explained, and the part of it that the cause accounts for. A batch in which one of them is
+        NaN is left out. A number that was measured once is an array of one: there is no interval,
+        and the verdict is ``inconclusive``.
     threshold_percent
         The least extra time that is worth explaining, in percent of the run time.
     how
@@ -87,10 +85,10 @@ def judge(
     Returns
     -------
     A finding with the subject ``hypothesis: NAME``. Its effect is the share, in percent of the
-    extra time: ``supported`` if the interval lies above ``most_percent``, ``refuted`` if below. Of
+    extra time: ``supported`` if the interval is above ``most_percent``, ``refuted`` if below. Of
     extra time that is not established there is no share; the effect is then the contribution, in
     percent of the run time, and the verdict ``refuted`` (nothing to explain: the extra time's
-    interval lies below the threshold) or ``inconclusive``.
+    interval is below the threshold) or ``inconclusive``.
 
     The share is a ratio of means (see ``share_of``).
 
@@ -104,12 +102,12 @@ def judge(
     'supported'
     """
     if extra.shape != contribution.shape or extra.ndim != 1:
-        msg = f"extra {extra.shape} and contribution {contribution.shape} must be [block], paired"
+        msg = f"extra {extra.shape} and contribution {contribution.shape} must be [batch], paired"
         raise ValueError(msg)
     if not threshold_percent > 0:
         msg = f"threshold_percent must be positive, not {threshold_percent}"
         raise ValueError(msg)
-    level = 1 - _TAILS_USED * (1 - confidence)
+    level = 1 - _TAIL_SHARE * (1 - confidence)
     paired = np.isfinite(extra) & np.isfinite(contribution)
     extra, contribution = extra[paired], contribution[paired]
     lost, part = t_interval(extra, level), t_interval(contribution, level)
@@ -166,14 +164,14 @@ def _decision(
         return Decision("refuted", (Reason("nothing_to_explain", numbers),))
     if not math.isfinite(share.effect):
         return Decision("inconclusive", (Reason("not_established", numbers),))
-    told = Reason("share", numbers)
+    shares = Reason("share", numbers)
     only = Reason("only_bound", {"bound": bound, **numbers})
     beyond = (Reason("more_than_all"),) if share.low > 100 else ()
     return decide(
         share,
         most,
-        to_support=[Witness(bound != "upper", only, told)],
-        to_refute=[Witness(bound != "lower", only, told)],
+        to_support=[Witness(bound != "upper", only, shares)],
+        to_refute=[Witness(bound != "lower", only, shares)],
         remarks=beyond,
     )
 
@@ -236,10 +234,10 @@ def ledger_lines(rows: pd.DataFrame, width: int = 80) -> Iterator[str]:
         width, subsequent_indent=" " * _INDENT, break_long_words=False, break_on_hyphens=False
     )
     for row in rows.to_dict("records"):
-        share = "" if row["share"] == "–" else ": " + row["share"].replace(" ", _KEPT)
-        told = f"{row['hypothesis']} as the cause of {row['explains']}{share}"
-        for line in fill.wrap(f"{row['verdict']:{_INDENT}s}{told}"):
-            yield line.replace(_KEPT, " ")
+        share = "" if row["share"] == "–" else ": " + row["share"].replace(" ", _NO_BREAK)
+        subject = f"{row['hypothesis']} as the cause of {row['explains']}{share}"
+        for line in fill.wrap(f"{row['verdict']:{_INDENT}s}{subject}"):
+            yield line.replace(_NO_BREAK, " ")
         where = f" on {row['machine']}" if "machine" in row else ""
         for text in (row["because"], f"run {row['run']}, measured {row['measured']}{where}"):
             yield from fill.wrap(" " * _INDENT + text)
@@ -269,7 +267,7 @@ def _explains(finding: Finding) -> str:
 
 
 def _machine(run: Run) -> tuple[str, str]:
-    """Machines of one make share a fingerprint: the host's name tells them apart."""
+    """Machines of one make share a fingerprint: the host's name distinguishes them."""
     machine = run.provenance.get("machine", {})
     return str(machine.get("hostname", "")), str(machine.get("fingerprint", ""))
 

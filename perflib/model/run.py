@@ -15,19 +15,6 @@ from perflib.model.escape import visible
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "SCHEMA",
-    "UNFINISHED",
-    "Run",
-    "experiment_of",
-    "host_of",
-    "is_exercise",
-    "new_id",
-    "recording_in",
-    "recording_of",
-    "recordings_of",
-]
-
 SCHEMA = 2  # of the saved file; raised when an old reader could not understand a new file
 UNFINISHED = "unfinished"  # the id of a run that is drawn while it is being measured
 
@@ -51,7 +38,7 @@ class Run:
     samples
         One row a sample, units in the column names.
     provenance
-        Machine, conditions asked for and got, kernel and compiler, versions, start and end, why
+        Machine, conditions requested and obtained, kernel, compiler, versions, start and end, why
         it stopped, problems on the way.
     """
 
@@ -98,7 +85,7 @@ def host_of(run_id: str) -> str:
 
 
 def is_exercise(run_tag: object) -> bool:
-    """Whether a tag is an exercise's, which disturbs the machine on purpose: its first word."""
+    """Whether a tag is an exercise's, which causes interference on purpose: its first word."""
     return str(run_tag).partition(" ")[0] == "exercise"
 
 

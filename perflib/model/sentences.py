@@ -3,9 +3,11 @@
 Nothing here decides anything, and nothing elsewhere reads what is written here: with every sentence
 replaced by another, all verdicts, effects and tables stay the same (a test does that).
 
-Templates are those of ``str.format`` and of four formats more: ``{bytes:size}`` (``32 KiB``),
+Templates are those of ``str.format`` and of five formats more: ``{bytes:size}`` (``32 KiB``),
 ``{names:list}`` (``a, b and c``; ``{values:list +.1f}``: each in that format),
-``{share:interval %}`` (``12 % [9, 15]``) and ``{mode:word}`` (``one-set``).
+``{share:interval %}`` (``12 % [9, 15]``) and ``{mode:word}`` (``one-set``). A sentence begins with
+a capital if its template begins with a word: a name that is filled in stays as it is. Prose that is
+filled in there is ``{doing:first}`` (``Reading``).
 """
 
 from __future__ import annotations
@@ -21,42 +23,29 @@ if TYPE_CHECKING:
     from perflib.model.finding import Finding
     from perflib.stats.decide import Reason
 
-__all__ = [
-    "claim",
-    "estimate",
-    "number",
-    "plain",
-    "reason",
-    "recorded",
-    "render",
-    "short_unit",
-    "size",
-    "subject",
-    "together",
-]
-
 _KIB = 1024
 _UNITS = {"percent": "%", "percentage points": "points"}
-_OPEN = "It stays open whether {claim}: {estimate}."
-# The reasons that every claim shares; those of its own stand in its declaration.
+_NOT_DECIDED = "It is not decided whether {claim}: {estimate}."
+# The reasons that all claims share; a claim declares its own ones.
 _REASONS: Mapping[str, str] = {
-    "no_interval": "It takes two rounds or more.",
-    "clear": "The whole interval lies on the claimed side.",
-    "excluded": "{threshold_unit} lies outside the interval.",
-    "open": "{threshold_unit} lies within the interval: more rounds would narrow it.",
-    "ties": "All values are the same to the last digit: a clock stood still, or a level of ties is "
-    "compared with another, and neither is evidence.",
-    "few_values": "Of {column} there are only {values} different values: the clock stood still, "
-    "or is too coarse for what it timed.",
+    "no_interval": "An interval needs two rounds or more.",
+    "clear": "The whole interval is on the claimed side.",
+    "excluded": "{threshold_unit} is outside the interval.",
+    "open": "{threshold_unit} is inside the interval: more rounds narrow it.",
+    "ties": "All values are equal to the last digit: a clock stood still, or a level of ties is "
+    "compared with another. Neither is evidence.",
+    "few_values": "{column} has only {values} different values: the clock stood still, or is too "
+    "coarse.",
     # of several runs judged as one
-    "not_surviving": "By itself it is supported, but it does not survive the correction over all "
+    "not_surviving": "Alone it is supported, but it does not survive the correction over all "
     "{claims} anomaly claims of this investigation (p = {p:.2g}, corrected {together:.2g}).",
     # of one core compared with the others: what the interval cannot know
-    "nothing_to_compare": "It takes two cores or more, and two batches free of interference.",
-    "chance": "With the cores' names exchanged at random it comes about too often (p = {p:.2g}, "
+    "nothing_to_compare": "A comparison needs two cores or more, and two batches free of "
+    "interference.",
+    "chance": "With the cores' names exchanged at random it occurs too often (p = {p:.2g}, "
     "corrected for the number of cores): more rounds are needed.",
-    "segments_disagree": "Not every third of the run shows it ({segments:list +.1f} %).",
-    "every_segment": "Every third of the run shows it (p = {p:.2g}).",
+    "segments_disagree": "Not every segment of the run shows it ({segments:list +.1f} %).",
+    "every_segment": "Every segment of the run shows it (p = {p:.2g}).",
 }
 
 
@@ -71,12 +60,12 @@ def claim(finding: Finding) -> str:
 
 
 def plain(finding: Finding) -> str:
-    """One sentence for people that begins with what is so."""
+    """One sentence for people that begins with the result."""
     values = _values(finding)
-    template = finding.of.plain.get(finding.verdict, _OPEN)
-    if template is _OPEN:
+    template = finding.of.plain.get(finding.verdict, _NOT_DECIDED)
+    if template is _NOT_DECIDED:
         values["claim"] = claim(finding)
-    return recorded(finding, capital(render(template, values)))
+    return recorded(finding, render(capital(template), values))
 
 
 def recorded(finding: Finding, sentence: str) -> str:
@@ -91,7 +80,7 @@ def reason(finding: Finding) -> str:
 
 def _reason(finding: Finding, one: Reason) -> str:
     template = finding.of.reasons.get(one.code) or _REASONS[one.code]
-    return capital(render(template, {**_values(finding), **one.numbers}))
+    return render(capital(template), {**_values(finding), **one.numbers})
 
 
 def together(findings: list[Finding]) -> str | None:
@@ -111,7 +100,7 @@ def together(findings: list[Finding]) -> str | None:
         if math.isfinite(widest)
         else "no interval",
     }
-    return recorded(first, capital(render(template, values)))
+    return recorded(first, render(capital(template), values))
 
 
 # --- numbers -------------------------------------------------------------------------------------
@@ -195,6 +184,8 @@ class _Formatter(string.Formatter):
             return size(value)
         if format_spec == "word":
             return str(value).replace(" ", "-")
+        if format_spec == "first":
+            return capital(str(value))
         if format_spec.startswith("interval"):
             effect, low, high = value
             return _interval(effect, low, high, format_spec[8:].strip())
@@ -215,7 +206,7 @@ def _listed(words: Iterable[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def capital(sentence: str) -> str:
-    """A sentence begins with a capital, unless its first word is a name in small letters."""
-    first = sentence.partition(" ")[0]
-    return sentence[:1].upper() + sentence[1:] if first.isalpha() and first.islower() else sentence
+def capital(template: str) -> str:
+    """A template begins with a capital, unless its first word is, or has, something filled in."""
+    first = template.partition(" ")[0]
+    return template[:1].upper() + template[1:] if first.isalpha() and first.islower() else template

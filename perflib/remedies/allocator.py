@@ -19,8 +19,6 @@ from typing import Any
 from perflib.kernels import load
 from perflib.model.errors import MeasurementError, UserError
 
-__all__ = ["alias_free_allocator"]
-
 # Entries of numpy's table, and the binary interfaces (of numpy 1 and 2) in which they are these.
 _ABI, _FEATURES, _SET_HANDLER, _GET_HANDLER = 0, 211, 304, 305
 _KNOWN_ABIS = (0x0100_0009, 0x0200_0000)
@@ -36,14 +34,14 @@ def alias_free_allocator() -> Iterator[None]:
     """Within it, numpy places every array of a page (4096 bytes) or more where it does not alias.
 
     All numpy allocations are meant: results and temporary arrays of expressions, what ``np.load``
-    reads, what pandas asks numpy for. A new array begins at that cache line of a page at which
+    reads, what pandas requests of numpy. A new array begins at that cache line of a page at which
     fewest arrays of this kind that are still alive begin, the farthest from those that do. While
     ``m`` of them are alive (m < 64), the next begins ``4096 / (2 m)`` bytes or more from each,
     modulo 4096 and rounded down to a multiple of 64: 2048 from a single other, and 128 or more up
     to 16 others. Up to 64 no two begin at the same line.
 
     Costs: a page an array; nothing is kept for later. Smaller arrays get 16 bytes more and are left
-    where they come to lie. Resizing in place copies. Memory comes from the handler that was in
+    their places. Resizing in place copies. Memory comes from the handler that was in
     force, numpy's or another, with all that it does about huge pages or nodes.
 
     Arrays may be used, resized and freed when the context has ended, in any thread: numpy keeps the

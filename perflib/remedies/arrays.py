@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from perflib.experiments.aliasing.addresses import PERIOD_BYTES
 from perflib.model.errors import UserError
 
-__all__ = ["alias_free", "alias_free_copies", "zeros_at"]
-
 Spec = tuple[int | Sequence[int], DTypeLike] | NDArray[Any]
 
 
@@ -22,7 +20,7 @@ def zeros_at(place: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArra
     """An array of zeros whose address is ``place`` modulo 4096; its memory is its own.
 
     Less than a page is wasted. numpy makes the memory, so all that holds for its arrays holds (a
-    handler of yours is asked, large ones have no page before they are written to).
+    handler of yours is used, large ones have no page before they are written to).
     """
     room = np.zeros(math.prod(shape) * dtype.itemsize + PERIOD_BYTES - 1, np.uint8)
     begin = (place - room.ctypes.data) % PERIOD_BYTES
@@ -105,7 +103,7 @@ def _shape_and_dtype(number: int, spec: Spec) -> tuple[tuple[int, ...], np.dtype
         msg = f"array {number}: a length of {shape} is negative"
         raise UserError(msg)
     if dtype.hasobject:
-        msg = f"array {number}: {dtype} holds Python objects, which lie elsewhere: use numbers"
+        msg = f"array {number}: {dtype} holds Python objects, which are elsewhere: use numbers"
         raise UserError(msg)
     return shape, dtype
 

@@ -29,9 +29,7 @@ from perflib.remedies.allocator import alias_free_allocator
 from perflib.remedies.arrays import alias_free
 from perflib.remedies.tuner import BestOffset, best_offset
 from perflib.stats.decide import decide
-from perflib.stats.interval import Interval
-
-__all__ = ["RemediesShown", "show_remedies"]
+from perflib.stats.interval import Interval, columns
 
 AS_THEY_ARE, AT_PAGES = "as they are", "both at a page"
 _SIDE_BY_SIDE = 2
@@ -81,8 +79,9 @@ class RemediesShown:
         """A row for each way to place the arrays.
 
         Columns: ``placed``; ``distance_bytes`` of what is written from what is read, modulo 4096;
-        ``simulated_aliases`` a call; ``saves_percent`` of a call's time with ``low_percent`` and
-        ``high_percent`` (95 %); ``verdict`` on "saves more than ``threshold_percent``".
+        ``simulated_aliases`` a call; ``saves_percent`` of a call's time with its 95 % interval,
+        ``saves_percent_low`` and ``saves_percent_high``; ``verdict`` on "saves more than
+        ``threshold_percent``".
         """
         rows = []
         for placed, distance in self.distances.items():
@@ -93,18 +92,16 @@ class RemediesShown:
                     "placed": placed,
                     "distance_bytes": distance,
                     "simulated_aliases": self.simulated.get(distance),
-                    "saves_percent": saved.effect,
-                    "low_percent": saved.low,
-                    "high_percent": saved.high,
+                    **columns("saves_percent", saved),
                     "verdict": "" if placed == AS_THEY_ARE else decided,
                 }
             )
         return pd.DataFrame(rows).astype({"simulated_aliases": "Int64"})
 
     def __repr__(self) -> str:
-        told = [f"{self.name}: 4K aliases a call (simulated: {HASWELL_STORES}), and time saved"]
-        told.append(self.table().round(1).to_string(index=False))
-        return "\n".join([*told, str(self.best), *self.problems])
+        lines = [f"{self.name}: 4K aliases a call (simulated: {HASWELL_STORES}), and time saved"]
+        lines.append(self.table().round(1).to_string(index=False))
+        return "\n".join([*lines, str(self.best), *self.problems])
 
 
 def show_remedies(

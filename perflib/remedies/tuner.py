@@ -18,9 +18,7 @@ from perflib.remedies.arrays import zeros_at
 from perflib.stats.decide import Verdict, decide
 from perflib.stats.interval import Interval
 
-__all__ = ["BestOffset", "best_offset"]
-
-_PLAIN_OFFSET = 0  # as large allocations lie: both arrays at a page
+_PLAIN_OFFSET = 0  # as of large allocations: both arrays at a page
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class BestOffset:
             )
         return (
             f"{self.search.name}: no offset is shown to be better. {best}, and "
-            f"{self.threshold_percent:g} % is not outside that: a larger budget_s would narrow it."
+            f"{self.threshold_percent:g} % is not outside that: a larger budget_s narrows it."
         )
 
     __repr__ = __str__
@@ -121,7 +119,7 @@ def best_offset(
 
     A sweep over all offsets chooses the one with the shortest calls, offset 0 aside; the fastest of
     many looks faster than it is. So a second sweep, of offset 0 and the chosen one alone, says how
-    much it gains. Better means: the whole 95 % interval of that gain lies above
+    much it gains. Better means: the whole 95 % interval of that gain is above
     ``threshold_percent``.
 
     Parameters

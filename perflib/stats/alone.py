@@ -4,10 +4,10 @@ A probe (``kernels_c/common/bracket.h``) fills the execution ports. Its times ha
 level, when the core is alone at its highest clock, and longer ones while a thread on the same
 physical core works. What the levels are differs from processor to processor, so they are found in
 each core's own distribution: a spike, nearly nothing below it, much less right above it, and a
-second state far above. A chain of additions, timed with each probe, tells a lower clock from a
-busy sibling: at a lower clock both take longer by the same factor.
+second state far above. A chain of additions, timed with each probe, separates a lower clock from
+a busy sibling: at a lower clock both take longer by the same factor.
 
-Where there is no such spike, or never a second state, nothing is told: a state that was never
+Where there is no such spike, or never a second state, nothing follows: a state that was never
 seen to end cannot be known to be the core's own. Interrupts and steps of the clock are no second
 state. What cannot be seen from here: a sibling that always works, and whose own work has a state
 so even that it passes for the core's (no other core, at the same clock, shows a lower level).
@@ -23,39 +23,28 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "CHAIN_NAMES",
-    "PORT_NAMES",
-    "STATES",
-    "Calibration",
-    "Probes",
-    "State",
-    "Told",
-    "are_alone",
-    "at_a_level",
-    "calibrate",
-    "states",
-]
-
 Floats = NDArray[np.float64]
 PORT_NAMES = ("probe_before_ns", "probe_after_ns")
 CHAIN_NAMES = ("chain_before_ns", "chain_after_ns")
-State = Literal["alone", "lower clock", "shared", "interrupted", "cannot tell"]
-STATES: tuple[State, ...] = ("alone", "lower clock", "shared", "interrupted", "cannot tell")
-Told = Literal["told", "no probes", "few probes", "no second state", "no first state"]
+State = Literal["alone", "lower clock", "shared", "interrupted", "unclassified"]
+STATES: tuple[State, ...] = ("alone", "lower clock", "shared", "interrupted", "unclassified")
+Status = Literal["calibrated", "no probes", "few probes", "no second state", "no first state"]
 
-_WINDOW = math.log(1.015)  # a spike lies within so much ...
-_ABOVE = (math.log(1.03), math.log(1.08))  # ... and is denser than what lies there
-_CONTRAST = 3.0
-_LEAST_PROBES, _LEAST_SPIKE, _LEAST_SHARE = 60, 20, 0.005
-_LOWER_SHARE = 0.02  # of the probes are at a lower clock, if there is one
-_SECOND, _SECOND_SHARE, _LEAST_SECOND = math.log(1.1), 0.005, 5
-_NARROW, _WIDE = math.log(1.008), math.log(1.03)  # how far from its spike a probe may lie
-_SAME_RATIO = math.log(1.02)
-_CLEAR_SECOND_SHARE = 0.05  # of the probes: a second state that no interrupts make
-_MORE_THAN_CHANCE = 5.0  # times as many samples between two such probes as by chance
-_OTHER_CORE = math.log(1.04)  # a spike so far above another core's is no core that is alone
-_INTERRUPTED = math.log(4.0)  # no sibling makes a probe so long
+_SPIKE_WIDTH_LOG = math.log(1.015)  # a spike is within so much ...
+_ABOVE_SPIKE_LOG = (math.log(1.03), math.log(1.08))  # ... and is denser than what is there
+_MIN_CONTRAST = 3.0
+_MIN_PROBES, _MIN_SPIKE_PROBES, _MIN_SPIKE_FRACTION = 60, 20, 0.005
+_MIN_LOWER_CLOCK_FRACTION = 0.02  # of the probes are at a lower clock, if there is one
+_SECOND_STATE_LOG, _MIN_SECOND_FRACTION, _MIN_SECOND_SAMPLES = math.log(1.1), 0.005, 5
+_MIN_WIDTH_LOG, _MAX_WIDTH_LOG = (
+    math.log(1.008),
+    math.log(1.03),
+)  # the farthest that a probe may be from its spike
+_SAME_RATIO_LOG = math.log(1.02)
+_CLEAR_SECOND_FRACTION = 0.05  # of the probes: a second state that no interrupts make
+_MIN_RATIO_TO_CHANCE = 5.0  # times as many samples between two such probes as by chance
+_OTHER_CORE_LOG = math.log(1.04)  # a spike so far above another core's is no core that is alone
+_INTERRUPTED_LOG = math.log(4.0)  # no sibling makes a probe so long
 
 
 @dataclass(frozen=True)
@@ -96,32 +85,37 @@ class Probes:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What one core's probes can tell.
+    """What one core's probes show.
 
     Parameters
     ----------
-    told
-        ``told``, or why nothing is.
+    status
+        ``calibrated``, or why it is not.
     levels
         Of the ports alone, as logarithms of ns: the highest clock's first, then lower clocks'.
     width
-        How far from a level a probe may lie, as a logarithm.
+        How far from a level a probe may be, as a logarithm.
     ratio
         Ports over chain when alone; NaN without chains.
     second_share
         Of the probes, those of a second state.
     """
 
-    told: Told
+    status: Status
     levels: tuple[float, ...] = ()
     width: float = math.nan
     ratio: float = math.nan
     second_share: float = 0.0
 
     @property
+    def calibrated(self) -> bool:
+        """Whether its probes show when the core is alone."""
+        return self.status == "calibrated"
+
+    @property
     def clock_known(self) -> bool:
         """Whether its levels are those of clocks: not of a sibling that is always busy."""
-        return self.told == "told" or (bool(self.levels) and math.isfinite(self.ratio))
+        return self.calibrated or (bool(self.levels) and math.isfinite(self.ratio))
 
     @property
     def alone_ns(self) -> float:
@@ -131,54 +125,57 @@ class Calibration:
 
 def _spike(values: Floats) -> tuple[float, float] | None:
     """The lowest spike of sorted values, and its half width; ``None`` if there is none."""
-    least = max(_LEAST_SPIKE, _LEAST_SHARE * len(values))
+    least = max(_MIN_SPIKE_PROBES, _MIN_SPIKE_FRACTION * len(values))
     starts = np.arange(len(values))
-    ends = np.searchsorted(values, values + _WINDOW, side="right")
+    ends = np.searchsorted(values, values + _SPIKE_WIDTH_LOG, side="right")
     inside = ends - starts
-    above = np.searchsorted(values, values + _ABOVE[1]) - np.searchsorted(
-        values, values + _ABOVE[0]
+    above = np.searchsorted(values, values + _ABOVE_SPIKE_LOG[1]) - np.searchsorted(
+        values, values + _ABOVE_SPIKE_LOG[0]
     )
-    density, density_above = inside / _WINDOW, above / (_ABOVE[1] - _ABOVE[0])
-    spikes = (inside >= least) & (density >= _CONTRAST * density_above) & (starts <= inside / 4)
+    density, density_above = (
+        inside / _SPIKE_WIDTH_LOG,
+        above / (_ABOVE_SPIKE_LOG[1] - _ABOVE_SPIKE_LOG[0]),
+    )
+    spikes = (inside >= least) & (density >= _MIN_CONTRAST * density_above) & (starts <= inside / 4)
     if not spikes.any():
         return None
     # The window that holds the most, not the first that holds enough: that one cuts the spike.
     first = int(np.flatnonzero(spikes)[0])
-    near = np.flatnonzero(spikes & (values <= values[first] + 2 * _WINDOW))
+    near = np.flatnonzero(spikes & (values <= values[first] + 2 * _SPIKE_WIDTH_LOG))
     best = near[int(np.argmax(inside[near]))]
     members = values[best : ends[best]]
     middle = float(np.median(members))
     width = 4 * 1.4826 * float(np.median(np.abs(members - middle)))
-    return middle, min(max(width, _NARROW), _WIDE)
+    return middle, min(max(width, _MIN_WIDTH_LOG), _MAX_WIDTH_LOG)
 
 
 def _spike_at_one_ratio(ports: Floats, ratios: Floats) -> tuple[float, float] | None:
-    """The lowest level of a core whose clock steps: steps lie so close that none stands alone.
+    """The lowest level of a core whose clock steps: steps are so close that none stands alone.
 
-    Ports over chain do not know the clock. What lies in *their* lowest spike was alone, at some
+    Ports over chain do not know the clock. What is in *their* lowest spike was alone, at some
     clock; of that, the lowest level is the highest clock's.
     """
     there = np.isfinite(ports) & np.isfinite(ratios)
     found = _spike(np.sort(ratios[there]))
     if found is None:
         return None
-    alone = np.sort(ports[there & (np.abs(ratios - found[0]) <= min(found[1], _SAME_RATIO))])
-    inside = np.searchsorted(alone, alone + _WINDOW, side="right") - np.arange(len(alone))
-    often = np.flatnonzero(inside >= max(_LEAST_SPIKE, _LOWER_SHARE * len(alone)))
+    alone = np.sort(ports[there & (np.abs(ratios - found[0]) <= min(found[1], _SAME_RATIO_LOG))])
+    inside = np.searchsorted(alone, alone + _SPIKE_WIDTH_LOG, side="right") - np.arange(len(alone))
+    often = np.flatnonzero(inside >= max(_MIN_SPIKE_PROBES, _MIN_LOWER_CLOCK_FRACTION * len(alone)))
     if not often.size:
         return None
-    near = often[alone[often] <= alone[often[0]] + _WINDOW]
+    near = often[alone[often] <= alone[often[0]] + _SPIKE_WIDTH_LOG]
     best = near[int(np.argmax(inside[near]))]
-    return float(np.median(alone[best : best + inside[best]])), _NARROW
+    return float(np.median(alone[best : best + inside[best]])), _MIN_WIDTH_LOG
 
 
-def _own(probes: Probes) -> Calibration:
-    """What a core's own probes tell, before it is compared with other cores."""
+def _by_itself(probes: Probes) -> Calibration:
+    """What a core's own probes show, before it is compared with other cores."""
     ports, ratios = probes.ports().ravel(), probes.ratios()
     there = np.isfinite(ports)
     if not there.any():
         return Calibration("no probes")
-    if there.sum() < _LEAST_PROBES:
+    if there.sum() < _MIN_PROBES:
         return Calibration("few probes")
     values = np.sort(ports[there])
     found = _spike(values)
@@ -192,20 +189,20 @@ def _own(probes: Probes) -> Calibration:
         flat = ratios.ravel()
         ratio = float(np.nanmedian(flat[there & (np.abs(ports - level) <= width)]))
         # What is longer as the chain is, and in a spike of its own, is the core at a lower clock.
-        slower = there & (ports > level + 2 * width) & (np.abs(flat - ratio) < _SAME_RATIO)
+        slower = there & (ports > level + 2 * width) & (np.abs(flat - ratio) < _SAME_RATIO_LOG)
         lower = np.sort(ports[slower])
-        least = max(_LEAST_SPIKE, _LOWER_SHARE * len(values))
+        least = max(_MIN_SPIKE_PROBES, _MIN_LOWER_CLOCK_FRACTION * len(values))
         while len(lower) >= least and (further := _spike(lower)) is not None:
             if (np.abs(lower - further[0]) <= width).sum() >= least:
                 levels.append(further[0])
             lower = lower[lower > further[0] + further[1]]
     both = probes.ports()
-    company = (both > level + _SECOND) & (both < level + _INTERRUPTED)
+    company = (both > level + _SECOND_STATE_LOG) & (both < level + _INTERRUPTED_LOG)
     if ratios is not None:
-        company &= ~(ratios - ratio <= _SAME_RATIO)  # the chain is longer by as much: the clock
+        company &= ~(ratios - ratio <= _SAME_RATIO_LOG)  # the chain is longer by as much: the clock
     share = float(company.sum()) / len(values)
-    told: Told = "told" if _lasts(company, share) else "no second state"
-    return Calibration(told, tuple(levels), width, ratio, share)
+    status: Status = "calibrated" if _lasts(company, share) else "no second state"
+    return Calibration(status, tuple(levels), width, ratio, share)
 
 
 def _lasts(company: NDArray[np.bool_], share: float) -> bool:
@@ -214,36 +211,40 @@ def _lasts(company: NDArray[np.bool_], share: float) -> bool:
     A sibling that works is mostly seen both before and after a sample; interrupts are so by chance
     alone, and never fill a good part of the probes.
     """
-    if share >= _CLEAR_SECOND_SHARE:
+    if share >= _CLEAR_SECOND_FRACTION:
         return True
     by_chance = company.shape[1] * company[0].mean() * company[1].mean()
-    least = max(_LEAST_SECOND, _SECOND_SHARE * company.shape[1], _MORE_THAN_CHANCE * by_chance)
+    least = max(
+        _MIN_SECOND_SAMPLES,
+        _MIN_SECOND_FRACTION * company.shape[1],
+        _MIN_RATIO_TO_CHANCE * by_chance,
+    )
     return bool(company.all(axis=0).sum() >= least)
 
 
 def _near(
     ports: Floats, ratios: Floats | None, levels: list[float], width: float, ratio: float
 ) -> NDArray[np.bool_]:
-    """Which probes lie at one of the levels."""
+    """Which probes are at one of the levels."""
     distance = np.full(ports.shape, np.inf)
     for level in levels:
         distance = np.fmin(distance, np.abs(ports - level))
     near = distance <= width
     if ratios is not None and math.isfinite(ratio):
-        near &= ~(np.abs(ratios - ratio) > _SAME_RATIO)  # without a chain: NaN, not far
+        near &= ~(np.abs(ratios - ratio) > _SAME_RATIO_LOG)  # without a chain: NaN, not far
     return np.asarray(near, dtype=np.bool_)
 
 
 def calibrate(probes: Mapping[int, Probes]) -> dict[int, Calibration]:
-    """What the probes of each core of a run can tell.
+    """What the probes of each core of a run show.
 
-    A core is judged by its own distribution, then beside the others. One whose level lies more
+    A core is judged by its own distribution, then against the others. One whose level is more
     than 4 % above another core's was never alone, if chains show the same clock; without chains
     it may also be at a lower clock, which is believed where it had a second state of its own for
-    a good part of the time. One that never had company is told where another core that had, or
-    was never alone, shows what company is.
+    a good part of the time. One that never had company is calibrated where another core that had,
+    or was never alone, shows what company is.
     """
-    own = {cpu: _own(of) for cpu, of in probes.items()}
+    own = {cpu: _by_itself(of) for cpu, of in probes.items()}
     known = [one for one in own.values() if one.levels]
     by_ratio = bool(known) and all(math.isfinite(one.ratio) for one in known)
 
@@ -251,22 +252,22 @@ def calibrate(probes: Mapping[int, Probes]) -> dict[int, Calibration]:
         return one.ratio if by_ratio else one.levels[0]
 
     least = min(map(place, known), default=math.nan)
-    apart = [place(one) > least + _OTHER_CORE for one in known]
-    seen = any(one.told == "told" and not far for one, far in zip(known, apart, strict=True))
+    apart = [place(one) > least + _OTHER_CORE_LOG for one in known]
+    seen = any(one.calibrated and not far for one, far in zip(known, apart, strict=True))
     # At the same clock, what another core's probes always are is a second state as well.
     seen |= by_ratio and any(apart)
 
-    def beside(one: Calibration) -> Calibration:
-        slower_clock = not by_ratio and one.second_share >= _CLEAR_SECOND_SHARE
-        if one.levels and place(one) > least + _OTHER_CORE and not slower_clock:
+    def judged(one: Calibration) -> Calibration:
+        slower_clock = not by_ratio and one.second_share >= _CLEAR_SECOND_FRACTION
+        if one.levels and place(one) > least + _OTHER_CORE_LOG and not slower_clock:
             return Calibration("no first state")
-        return replace(one, told="told") if one.levels and seen else one
+        return replace(one, status="calibrated") if one.levels and seen else one
 
-    return {cpu: beside(one) for cpu, one in own.items()}
+    return {cpu: judged(one) for cpu, one in own.items()}
 
 
 def at_a_level(probes: Probes, calibration: Calibration) -> NDArray[np.bool_]:
-    """``[2, sample]``: which probes lie at one of the levels, whether or not they tell anything."""
+    """``[2, sample]``: which probes are at one of the levels, calibrated or not."""
     levels, width, ratio = list(calibration.levels), calibration.width, calibration.ratio
     return _near(probes.ports(), probes.ratios(), levels, width, ratio)
 
@@ -283,15 +284,15 @@ def states(probes: Probes, calibration: Calibration) -> NDArray[np.int8]:
     one that is not has had company for a part of it, and counts as shared.
     """
     ports, ratios = probes.ports(), probes.ratios()
-    found = np.full(ports.shape[1], STATES.index("cannot tell"), dtype=np.int8)
-    if calibration.told != "told":
+    found = np.full(ports.shape[1], STATES.index("unclassified"), dtype=np.int8)
+    if not calibration.calibrated:
         return found
     levels, width, ratio = list(calibration.levels), calibration.width, calibration.ratio
     at_any = at_a_level(probes, calibration)
     at_top = _near(ports, ratios, levels[:1], width, ratio)
     there = np.isfinite(ports).all(axis=0)
     found[there] = STATES.index("shared")
-    found[there & (ports > levels[0] + _INTERRUPTED).any(axis=0)] = STATES.index("interrupted")
+    found[there & (ports > levels[0] + _INTERRUPTED_LOG).any(axis=0)] = STATES.index("interrupted")
     found[there & at_any.all(axis=0)] = STATES.index("lower clock")
     found[there & at_top.all(axis=0)] = STATES.index("alone")
     return found

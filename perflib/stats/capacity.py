@@ -18,13 +18,11 @@ from numpy.typing import NDArray
 from perflib.stats.interval import NO_INTERVAL, Interval, percent_of
 from perflib.stats.intervals import robust_mean, t_interval
 
-__all__ = ["capacity", "shrinkage"]
-
 Floats = NDArray[np.float64]
-_LONGER = 0.5 * math.log(2.0)
-_SMALL = 4.0  # a level's small arrays are so many times smaller than its end
-_LEAST_BLOCKS = 3
-_INEXACT = 0.25  # of the step between two sizes
+_MIN_STEP_LOG = 0.5 * math.log(2.0)
+_SMALL_ARRAY_RATIO = 4.0  # a level's small arrays are so many times smaller than its end
+_MIN_BATCHES = 3
+_STEP_ERROR_FRACTION = 0.25  # of the step between two sizes
 
 
 def capacity(sizes: Floats, curve: Floats, first: float, last: float) -> float:
@@ -47,10 +45,10 @@ def capacity(sizes: Floats, curve: Floats, first: float, last: float) -> float:
     """
     seen = np.isfinite(curve) & (sizes >= first)
     places, values = np.log(sizes[seen]), curve[seen]
-    small = places <= math.log(max(first, last / _SMALL)) + 1e-9
+    small = places <= math.log(max(first, last / _SMALL_ARRAY_RATIO)) + 1e-9
     if not small.any():
         return math.nan
-    limit = float(np.median(values[small])) + _LONGER
+    limit = float(np.median(values[small])) + _MIN_STEP_LOG
     above = values > limit
     # One size that is slow by chance is no end: the next one is slow, too, or there is none.
     ends = np.flatnonzero(above & np.append(above[1:], True))
@@ -68,7 +66,6 @@ def shrinkage(
     other: Floats,
     first: float,
     last: float,
-    confidence: float = 0.95,
 ) -> tuple[Interval, float, float]:
     """How much smaller a level is in one state than in the usual one.
 
@@ -77,18 +74,16 @@ def shrinkage(
     sizes
         Of the arrays, ascending.
     usual, other
-        ``[block, size]``: log latency in two states, in the same blocks of time; NaN where a block
+        ``[batch, size]``: log latency in two states, in the same batches; NaN where a batch
         has none.
     first, last
         See ``capacity``.
-    confidence
-        What share of the intervals cover the truth.
 
     Returns
     -------
-    By how many percent the capacity is smaller, with its interval by the jackknife over blocks,
-    and both capacities. NaN where a curve shows none, or there are fewer than three blocks. The
-    interval is wider by a quarter of the step between the sizes beside each end: so inexact is
+    By how many percent the capacity is smaller, with its interval by the jackknife over batches,
+    and both capacities. NaN where a curve shows none, or there are fewer than three batches. The
+    interval is wider by a quarter of the step between the sizes next to each end: so inexact is
     interpolation where a curve is steep.
     """
 
@@ -96,24 +91,24 @@ def shrinkage(
         found = (capacity(sizes, robust_mean(rows[kept]), first, last) for rows in (usual, other))
         return next(found), next(found)
 
-    blocks = len(usual)
-    whole = both(np.ones(blocks, dtype=np.bool_))
-    if blocks < _LEAST_BLOCKS or not all(map(math.isfinite, whole)):
+    batches = len(usual)
+    whole = both(np.ones(batches, dtype=np.bool_))
+    if batches < _MIN_BATCHES or not all(map(math.isfinite, whole)):
         return NO_INTERVAL, *whole
     effect = math.log(whole[1] / whole[0])
     values = []
-    for block in range(blocks):
-        there = np.isfinite(usual[block]).any() or np.isfinite(other[block]).any()
-        one, two = both(np.arange(blocks) != block) if there else (math.nan, math.nan)
-        values.append(blocks * effect - (blocks - 1) * math.log(two / one))
-    found = t_interval(np.array(values), confidence)
-    inexact = _INEXACT * sum(_step(sizes, end) for end in whole)
+    for batch in range(batches):
+        there = np.isfinite(usual[batch]).any() or np.isfinite(other[batch]).any()
+        one, two = both(np.arange(batches) != batch) if there else (math.nan, math.nan)
+        values.append(batches * effect - (batches - 1) * math.log(two / one))
+    found = t_interval(np.array(values))
+    inexact = _STEP_ERROR_FRACTION * sum(_step(sizes, end) for end in whole)
     ends = sorted([found.low - inexact, effect, found.high + inexact])
     low, middle, high = (-percent_of(end) for end in (ends[2], effect, ends[0]))
     return Interval(middle, low, high), *whole
 
 
 def _step(sizes: Floats, end: float) -> float:
-    """The logarithm of the ratio of the sizes beside an end."""
+    """The logarithm of the ratio of the sizes next to an end."""
     after = min(max(int(np.searchsorted(sizes, end)), 1), len(sizes) - 1)
     return math.log(sizes[after] / sizes[after - 1])

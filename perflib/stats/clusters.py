@@ -3,8 +3,8 @@
 A matrix of cores holds groups within groups: cores of one CCX, one die, one socket. The search goes
 from the whole downwards. For a set of cores it tries partitions (average linkage at several numbers
 of groups, then each core moved to the group that it is nearest to) and takes the one for which
-"same group or not" explains most of the matrix, beside what single cores add to all their cells.
-Is that more than noise could give the best of as many partitions? Matrices of pure noise tell,
+"same group or not" explains most of the matrix, besides what single cores add to all their cells.
+Is that more than noise could give the best of as many partitions? Matrices of pure noise show it,
 searched in the same way (``perflib.stats.partitions``). If so, the same is asked of each group.
 What is left are the smallest groups; pairs of them, whose means are precise now, are put into as
 few classes of distance as their scatter allows.
@@ -25,9 +25,9 @@ from scipy import stats as distributions
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
-from perflib.stats.few_cores import ALPHA, beyond_own, both_ways, few_leaves
+from perflib.stats.few_cores import ALPHA, above_local, both_ways, leaves_of_few
 from perflib.stats.interval import Interval
-from perflib.stats.intervals import robust_mean, t_interval
+from perflib.stats.intervals import robust_mean, row_means, t_interval, t_intervals
 from perflib.stats.partitions import (
     Split,
     best_split,
@@ -39,14 +39,12 @@ from perflib.stats.partitions import (
     seen_of,
 )
 
-__all__ = ["Groups", "find_groups"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-_LEAST_CORES = 4  # of which two and two can differ: less cannot be told from single slow cores
-_CLEAR = 1e-8  # no kind of noise gives a p value below
-_GAPS = 0.75  # the share of known pairs from which on a matrix counts as whole
-_SKEW = 0.5  # the most that the scores of noise have, in the smallest matrices
+_MIN_CORES = 4  # of which two and two can differ: fewer pass for single slow cores
+_MIN_P = 1e-8  # no kind of noise gives a p value below
+_MIN_KNOWN_FRACTION = 0.75  # the share of known pairs from which on a matrix counts as whole
+_MAX_SKEW = 0.5  # the most that the scores of noise have, in the smallest matrices
 
 
 @dataclass(frozen=True)
@@ -60,9 +58,9 @@ class Groups:
     pairs), -1 where there is none.
     ``hierarchy``: the labels of each level of grouping, from the smallest groups to the largest;
     empty for one group.
-    ``partners``: pairs of groups that lie in different groups of the top level and are nearer to
+    ``partners``: pairs of groups that are in different groups of the top level and are nearer to
     each other than to others there.
-    ``p``: of groups like these in a matrix without; 1 where there are too few cores to tell.
+    ``p``: of groups like these in a matrix without; 1 where there are too few cores to decide.
     ``bound``: one group: upper confidence bound (one-sided) of the log ratio by which the cores of
     two halves could be nearer to each other than to the other half; of two and three cores, by
     which one could be farther from another than from itself or, of three without a diagonal, any
@@ -94,7 +92,7 @@ def find_groups(latency: Floats, confidence: float = 0.95, least: float = 0.02) 
     Parameters
     ----------
     latency
-        ``[block, alloc_cpu, load_cpu]``: mean or median of each cell in each block of time, in any
+        ``[batch, alloc_cpu, load_cpu]``: mean or median of each cell in each batch, in any
         unit, or one matrix ``[alloc_cpu, load_cpu]``; NaN where a cell is missing. The diagonal may
         be missing.
     confidence
@@ -114,16 +112,16 @@ def find_groups(latency: Floats, confidence: float = 0.95, least: float = 0.02) 
     Notes
     -----
     Both directions of a pair are averaged, and the diagonal is left out. A core that is slow in all
-    its cells is no group of its own: off the diagonal the two look the same, so a group has two
+    its cells is no group of its own: off the diagonal the two are alike, so a group has two
     cores or more, and ``core`` says how slow it is. Four cores are the fewest of which the cells
     between them can show two groups. Of two and three the diagonal can: cores that are farther
     from each other than from themselves are of different groups. The chance of a false group in a
     matrix of noise is held to 0.2 % at the first split and to as much over all later ones.
 
-    The error of a cell is what blocks say, or what the partition leaves unexplained where that is
-    more; so a single matrix can show groups too. But look at the sizes: with 10 % of noise in a
-    cell and 10 % between two groups of three cores, one matrix cannot tell them for anybody; eight
-    blocks can.
+    The error of a cell is what batches say, or what the partition leaves unexplained where that is
+    more; so a single matrix can show groups too. But sizes matter: with 10 % of noise in a
+    cell and 10 % between two groups of three cores, no method finds them in one matrix; eight
+    batches can.
 
     Examples
     --------
@@ -138,30 +136,30 @@ def find_groups(latency: Floats, confidence: float = 0.95, least: float = 0.02) 
     cells = np.asarray(latency, dtype=np.float64)
     cells = cells[None] if cells.ndim == 2 else cells
     if cells.ndim != 3 or cells.shape[1] != cells.shape[2]:
-        msg = f"latency must be [block, core, core] or [core, core], not {np.shape(latency)}"
+        msg = f"latency must be [batch, core, core] or [core, core], not {np.shape(latency)}"
         raise ValueError(msg)
     if (cells <= 0).any() or np.isinf(cells).any():
         msg = "latencies must be positive"
         raise ValueError(msg)
-    logs = _without_block_offsets(np.log(cells))
+    logs = _without_batch_offsets(np.log(cells))
     pairs = both_ways(logs)
-    usual = _over_blocks(pairs)
+    usual = _over_batches(pairs)
     known = np.flatnonzero(np.isfinite(usual).any(axis=1))
     labels = np.full(cells.shape[1], -1, dtype=np.int64)
-    error, looks = _block_error(pairs, usual)
-    few = known.size < _LEAST_CORES
+    error, readings = _batch_error(pairs, usual)
+    few = known.size < _MIN_CORES
     leaves, p = (
-        few_leaves(beyond_own(logs, known), known, least)
+        leaves_of_few(above_local(logs, known), known, least)
         if few
         else _leaves(pairs, usual, known, least)
     )
     for number, leaf in enumerate(leaves):
         labels[leaf] = number
-    return _described(np.log(cells), usual, labels, p, confidence, least, (error, looks))
+    return _described(np.log(cells), usual, labels, p, confidence, least, (error, readings))
 
 
-def _without_block_offsets(logs: Floats) -> Floats:
-    """Blocks that are slower as a whole put to one height."""
+def _without_batch_offsets(logs: Floats) -> Floats:
+    """Batches that are slower as a whole put to one height."""
     flat = logs.reshape(len(logs), -1)
     usual = robust_mean(flat)
     seen = np.isfinite(flat)
@@ -170,12 +168,12 @@ def _without_block_offsets(logs: Floats) -> Floats:
     return np.asarray(logs - offset[:, None, None])
 
 
-def _over_blocks(pairs: Floats) -> Floats:
+def _over_batches(pairs: Floats) -> Floats:
     return robust_mean(pairs.reshape(len(pairs), -1)).reshape(pairs.shape[1:])
 
 
-def _block_error(pairs: Floats, usual: Floats) -> tuple[float, int]:
-    """Variance of a pair's mean as blocks say, and their number; 0 from a single one."""
+def _batch_error(pairs: Floats, usual: Floats) -> tuple[float, int]:
+    """Variance of a pair's mean as batches say, and their number; 0 from a single one."""
     above = np.triu_indices(len(usual), 1)
     away = (pairs - usual)[:, above[0], above[1]]
     seen = np.isfinite(away)
@@ -184,22 +182,22 @@ def _block_error(pairs: Floats, usual: Floats) -> tuple[float, int]:
     if freedom == 0:
         return 0.0, 1
     variance = float((np.where(seen, away, 0.0) ** 2).sum()) / freedom
-    blocks = max(round(float(np.median(count[count > 0]))), 2)
-    return variance / blocks * _robust_excess(blocks), blocks
+    batches = max(round(float(np.median(count[count > 0]))), 2)
+    return variance / batches * _robust_excess(batches), batches
 
 
 @lru_cache(maxsize=64)
-def _robust_excess(blocks: int) -> float:
+def _robust_excess(batches: int) -> float:
     """How much more a robust mean of normal values scatters than their plain mean would."""
-    values = np.random.default_rng(blocks).standard_normal((blocks, 50_000))
+    values = np.random.default_rng(batches).standard_normal((batches, 50_000))
     means = robust_mean(values)
-    plain = ((values - means) ** 2).sum() / (blocks - 1) / blocks
+    plain = ((values - means) ** 2).sum() / (batches - 1) / batches
     return float((means**2).sum() / plain)
 
 
-def _is_block_noise(split: Split, error: float, seen: NDArray[np.bool_], looks: int) -> bool:
-    """Whether what a split leaves is what blocks say; if not, cells differ in all blocks alike."""
-    freedom = freedom_of(seen), (looks - 1) * (int(seen.sum()) // 2)
+def _is_batch_noise(split: Split, error: float, seen: NDArray[np.bool_], readings: int) -> bool:
+    """Whether noise of the batches explains what a split leaves; else cells differ in all alike."""
+    freedom = freedom_of(seen), (readings - 1) * (int(seen.sum()) // 2)
     if freedom[1] == 0:
         return False
     return split.variance <= error * float(distributions.f.ppf(0.9999, *freedom))
@@ -207,30 +205,30 @@ def _is_block_noise(split: Split, error: float, seen: NDArray[np.bool_], looks: 
 
 def _p_of(score: float, noise: tuple[float, float]) -> float:
     mean, scatter = noise
-    return float(distributions.pearson3.sf((score - mean) / scatter, _SKEW))
+    return float(distributions.pearson3.sf((score - mean) / scatter, _MAX_SKEW))
 
 
-def _leaves(blocks: Floats, usual: Floats, cores: Ints, least: float) -> tuple[list[Ints], float]:
+def _leaves(batches: Floats, usual: Floats, cores: Ints, least: float) -> tuple[list[Ints], float]:
     """The smallest groups, by their first cores, and the p value of the first split.
 
-    Cells of a group may have been measured more often than others: its own blocks tell its error.
+    Cells of a group may have been measured more often than others: its own batches show its error.
     """
     first_p, leaves, waiting = 1.0, [], [cores]
     while waiting:
         own = waiting.pop()
         split, p, enough = None, 1.0, ALPHA * own.size / max(cores.size, 1)
         pairs = usual[np.ix_(own, own)]
-        error, looks = _block_error(blocks[:, own][:, :, own], pairs)
+        error, readings = _batch_error(batches[:, own][:, :, own], pairs)
         seen = seen_of(pairs)
-        if own.size >= _LEAST_CORES and freedom_of(seen) > 0:
+        if own.size >= _MIN_CORES and freedom_of(seen) > 0:
             split = best_split(pairs, error)
         if split is not None:
-            counted = looks if _is_block_noise(split, error, seen, looks) else 1
+            counted = readings if _is_batch_noise(split, error, seen, readings) else 1
             # A few gaps change little, and each matrix has others: they are not worth a simulation.
-            alike = seen if seen.mean() < _GAPS else ~np.eye(own.size, dtype=bool)
+            alike = seen if seen.mean() < _MIN_KNOWN_FRACTION else ~np.eye(own.size, dtype=bool)
             score = float(score_of(np.array(split.gain), seen, counted))
             p = _p_of(score, scores_of_noise(own.size, alike.tobytes(), counted))
-            if counted == 1 and _CLEAR < p <= enough:
+            if counted == 1 and _MIN_P < p <= enough:
                 p = max(p, _p_of(score, scores_of_shuffled(pairs)))
             first_p = p if own.size == cores.size else first_p
         if split is None or split.apart < least or p > enough:
@@ -259,17 +257,17 @@ def _described(
     freedom = int((counts[np.triu_indices(len(counts))] - 1).clip(0).sum())
     variance = max(noise[0], float(np.nansum(left**2)) / 2 / max(freedom, 1))
     # A cell that was measured more often than most counts for more.
-    looks = np.isfinite(pairs).sum(axis=0).astype(np.float64)
-    looks[~seen_of(usual)] = np.nan
-    if np.isfinite(looks).any():
-        counts = counts * _group_pairs(looks, labels, np.mean)[0] / np.nanmedian(looks)
+    readings = np.isfinite(pairs).sum(axis=0).astype(np.float64)
+    readings[~seen_of(usual)] = np.nan
+    if np.isfinite(readings).any():
+        counts = counts * _group_pairs(readings, labels, np.mean)[0] / np.nanmedian(readings)
     kinds, number = _classes(means, counts, variance, least)
     membership = _spread(kinds, labels)
     above = np.triu_indices(len(labels), 1)
     cells = (pairs - away[:, None] - away)[:, above[0], above[1]]
     classes = tuple(
         Interval(
-            *map(math.exp, t_interval(_block_means(cells[:, membership[above] == n]), confidence))
+            *map(math.exp, t_interval(row_means(cells[:, membership[above] == n]), confidence))
         )
         for n in range(number)
     )
@@ -283,9 +281,7 @@ def _described(
         partners=() if one else _partners(hierarchy[-1], kinds, labels),
         p=p,
         bound=_bound(logs, usual, labels, noise, confidence) if one else math.nan,
-        core=tuple(
-            t_interval(column, confidence) for column in _core_effects(pairs, typical, labels).T
-        ),
+        core=tuple(t_intervals(_core_effects(pairs, typical, labels), confidence)),
         own=t_interval(_others_over_own(logs, pairs, labels), confidence),
     )
 
@@ -299,8 +295,8 @@ def _group_pairs(
     counts = np.zeros((number, number), dtype=np.int64)
     members = [np.flatnonzero(labels == n) for n in range(number)]
     for one, other in itertools.combinations_with_replacement(range(number), 2):
-        block = pairs[np.ix_(members[one], members[other])]
-        known = block[np.isfinite(block)]
+        batch = pairs[np.ix_(members[one], members[other])]
+        known = batch[np.isfinite(batch)]
         if known.size:
             middles[one, other] = middles[other, one] = middle(known)
             counts[one, other] = counts[other, one] = known.size // (1 + (one == other))
@@ -315,9 +311,9 @@ def _spread(by_group: Floats, labels: Ints) -> Floats:
 
 
 def _core_effects(pairs: Floats, typical: Floats, labels: Ints) -> Floats:
-    """``[block, core]``: what a core adds to its cells, 0 in the middle of its group."""
+    """``[batch, core]``: what a core adds to its cells, 0 in the middle of its group."""
     away = pairs - _spread(typical, labels)
-    effects = np.stack([robust_mean(block) for block in away])
+    effects = np.stack([robust_mean(batch) for batch in away])
     for n in range(len(typical)):
         own = effects[:, labels == n]
         seen = np.isfinite(own).any(axis=1)
@@ -405,7 +401,7 @@ def _bound(
     """What difference one group can hide."""
     cores = np.flatnonzero(labels >= 0)
     split = None
-    if cores.size >= _LEAST_CORES:
+    if cores.size >= _MIN_CORES:
         pairs = usual[np.ix_(cores, cores)]
         split = best_split(pairs, noise[0]) if freedom_of(seen_of(pairs)) > 0 else None
     if split is not None:
@@ -414,36 +410,26 @@ def _bound(
         power = float((residual_of(same, seen_of(pairs)) ** 2).sum()) / 2
         z = float(distributions.norm.ppf(confidence))
         return (math.sqrt(split.gain) + z) * math.sqrt(split.variance / power)
-    if cores.size < _LEAST_CORES and np.isfinite(logs[:, cores, cores]).all(axis=1).any():
+    if cores.size < _MIN_CORES and np.isfinite(logs[:, cores, cores]).all(axis=1).any():
         above = np.triu_indices(cores.size, 1)
-        cells = beyond_own(logs, cores)[:, above[0], above[1]]
+        cells = above_local(logs, cores)[:, above[0], above[1]]
         each = 1 - 2 * (1 - confidence) / max(cells.shape[1], 1)
-        ends = [t_interval(column, each) for column in cells.T]
+        ends = t_intervals(cells, each)
         # No core is nearer to another than to itself: an estimate below 0 is noise.
         return float(np.max([max(0.0, one.effect) + one.half_width for one in ends], initial=0.0))
     if cores.size < 3:
         return math.nan  # one pair and nothing to compare it with
     cells = logs[:, cores][:, :, cores].reshape(len(logs), -1)
     cells = cells[:, np.isfinite(cells).any(axis=0)]
-    away = cells - _block_means(cells)[:, None]
+    away = cells - row_means(cells)[:, None]
     each = 1 - 2 * (1 - confidence) / max(cells.shape[1], 1)
-    reach = [t_interval(column, each) for column in away.T]
+    reach = t_intervals(away, each)
     return float(np.max([(-ends.low, ends.high) for ends in reach])) if reach else math.nan
 
 
 def _others_over_own(logs: Floats, pairs: Floats, labels: Ints) -> Floats:
-    """By block: log latency to other cores of the group over that of a core to itself."""
+    """By batch: log latency to other cores of the group over that of a core to itself."""
     same = (labels[:, None] == labels) & (labels >= 0)
     cores = np.arange(len(labels))
     apart = np.where(same, pairs - logs[:, cores, cores][:, :, None], np.nan)
-    return _block_means(apart.reshape(len(apart), -1))
-
-
-def _block_means(cells: Floats) -> Floats:
-    """Each block's mean over cells; where it lacks some, of how far the others are from usual."""
-    cells = cells[:, np.isfinite(cells).any(axis=0)]
-    seen = np.isfinite(cells)
-    usual = robust_mean(cells)
-    away = np.where(seen, cells - usual, 0.0).sum(axis=1)
-    level = float(usual.mean()) if usual.size else math.nan
-    return np.where(seen.any(axis=1), level + away / np.maximum(seen.sum(axis=1), 1), math.nan)
+    return row_means(apart.reshape(len(apart), -1))

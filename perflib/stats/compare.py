@@ -11,23 +11,21 @@ from numpy.typing import NDArray
 
 from perflib.stats.decide import Decision, Reason, Witness, decide
 from perflib.stats.interference import trials_with_interference
-from perflib.stats.interval import NO_INTERVAL, Interval, percent
+from perflib.stats.interval import NO_INTERVAL, Interval, percent, widest
 from perflib.stats.intervals import (
     against_others,
     holm,
     robust_mean,
     share_interval,
     t_interval,
-    time_blocks,
-    within_block_p,
+    time_batches,
+    within_batch_p,
 )
-
-__all__ = ["CoreComparison", "CoreEffect", "compare_cores", "effects_of"]
 
 Floats = NDArray[np.float64]
 _SEGMENTS = 3
 _ALPHA = 0.05
-_LEAST_SHARE = 0.2  # a block counts when this share of its trials was free of interference
+_MIN_CLEAN_FRACTION = 0.2  # a batch counts when this share of its trials was free of interference
 
 
 @dataclass(frozen=True)
@@ -74,19 +72,18 @@ class CoreEffect:
 class CoreComparison:
     """The effects of all cores (in the order of the columns), and which trials had interference.
 
-    ``levels``: ``[block, core]``, each core's log time beside the others', without interference.
+    ``levels``: ``[batch, core]``, each core's log time relative to the others, no interference.
     """
 
     effects: tuple[CoreEffect, ...]
     levels: Floats
     interference: NDArray[np.bool_]
-    blocks: NDArray[np.int64]
+    batches: NDArray[np.int64]
 
     @property
     def half_width(self) -> float:
         """The widest half interval of any core's slowdown, in percentage points."""
-        widths = [effect.slowdown.half_width for effect in self.effects]
-        return max((width if math.isfinite(width) else math.inf) for width in widths)
+        return widest((one.slowdown.half_width for one in self.effects), default=math.inf)
 
 
 def _two_way_levels(rows: Floats) -> Floats:
@@ -103,38 +100,34 @@ def _two_way_levels(rows: Floats) -> Floats:
     return core
 
 
-def _block_levels(log_time: Floats, clean: NDArray[np.bool_], blocks: NDArray[np.int64]) -> Floats:
-    """``[block, core]``: each core's mean log time in each block, free of what rounds share.
+def _batch_levels(log_time: Floats, clean: NDArray[np.bool_], batches: NDArray[np.int64]) -> Floats:
+    """``[batch, core]``: each core's mean log time in each batch, free of what rounds share.
 
     Only clean trials count, so a round with interference on one core still compares the
     others, and a round with one core left compares nothing.
     """
-    count = int(blocks.max()) + 1 if blocks.size else 0
+    count = int(batches.max()) + 1 if batches.size else 0
     levels = np.full((count, log_time.shape[1]), np.nan)
-    for block in range(count):
-        here = blocks == block
+    for batch in range(count):
+        here = batches == batch
         rows = np.where(clean[here], log_time[here], np.nan)
         rows = rows[np.isfinite(rows).sum(axis=1) >= 2]
-        enough = np.isfinite(rows).sum(axis=0) >= max(1.0, _LEAST_SHARE * int(here.sum()))
+        enough = np.isfinite(rows).sum(axis=0) >= max(1.0, _MIN_CLEAN_FRACTION * int(here.sum()))
         rows = rows[:, enough]
         rows = rows[np.isfinite(rows).sum(axis=1) >= 2]
         if len(rows) and np.isfinite(rows).any(axis=0).all():
-            levels[block, enough] = _two_way_levels(rows)
+            levels[batch, enough] = _two_way_levels(rows)
     return levels
 
 
-def _block_effects(levels: Floats) -> Floats:
-    """``[block, core]``: each core's level minus the median of the others', centred for the run.
+def _batch_effects(levels: Floats) -> Floats:
+    """``[batch, core]``: each core's level minus the median of the others', centred for the run.
 
-    The median of a few noisy values lies off the median of the true ones (of two equal cores and a
-    slow one it is the slower of the two). Over the whole run the noise is smaller, so the blocks
+    The median of a few noisy values is off the median of the true ones (of two equal cores and a
+    slow one it is the slower of the two). Over the whole run the noise is smaller, so the batches
     give the scatter and the run's mean levels the centre.
     """
-    effects = np.full_like(levels, np.nan)
-    for row, level in enumerate(levels):
-        seen = np.isfinite(level)
-        if seen.sum() >= 2:
-            effects[row, seen] = against_others(level[seen])
+    effects = against_others(levels)
     whole = np.isfinite(levels).all(axis=1)
     if whole.any() and levels.shape[1] > 2:
         effects += against_others(levels[whole].mean(axis=0)) - effects[whole].mean(axis=0)
@@ -147,16 +140,16 @@ def effects_of(levels: Floats, confidence: float = 0.95) -> list[CoreEffect]:
     Parameters
     ----------
     levels
-        ``[block, core]``: log time of the same work in successive blocks of time; NaN: unknown.
+        ``[batch, core]``: log time of the same work in successive batches; NaN: unknown.
     confidence
         What share of the intervals cover the truth.
     """
-    effects = _block_effects(levels)
-    # A core that is hardly ever known would leave no block in which all are.
+    effects = _batch_effects(levels)
+    # A core that is hardly ever known would leave no batch in which all are.
     seen = np.isfinite(levels).sum(axis=0)
     known = seen > seen.max(initial=0) / 2
     p_holm = np.ones(levels.shape[1])
-    p_holm[known] = holm(within_block_p(levels[:, known]))
+    p_holm[known] = holm(within_batch_p(levels[:, known]))
     found = []
     for core in range(levels.shape[1]):
         mine = effects[:, core]
@@ -187,14 +180,14 @@ def compare_cores(
 
     Returns
     -------
-    One effect a core. Intervals come from the scatter of blocks of time (see ``blocks``), not of
-    rounds; a core's effect is its log time minus the median of the others', blocks averaged.
+    One effect a core. Intervals come from the scatter of batches (see ``batches``), not of
+    rounds; a core's effect is its log time minus the median of the others', batches averaged.
     """
     rounds = len(log_time)
-    blocks = time_blocks(start_s, rounds)
+    batches = time_batches(start_s, rounds)
     interference = trials_with_interference(log_time, start_s)
     present = np.isfinite(log_time)
-    levels = _block_levels(log_time, present & ~interference, blocks)
+    levels = _batch_levels(log_time, present & ~interference, batches)
     weight = np.ones(rounds)
     if start_s is not None and rounds > 1:
         spans = np.diff(start_s)
@@ -204,9 +197,9 @@ def compare_cores(
     result = []
     for core, effect in enumerate(effects_of(levels, confidence)):
         seen = present[:, core]
-        hit, here = interference[seen, core], blocks[seen]
+        hit, here = interference[seen, core], batches[seen]
         share = Interval(
             *(100 * value for value in share_interval(hit, weight[seen], here, confidence))
         )
         result.append(replace(effect, interference=share))
-    return CoreComparison(tuple(result), levels, interference, blocks)
+    return CoreComparison(tuple(result), levels, interference, batches)

@@ -1,7 +1,7 @@
 """From an interval to a verdict: the one rule by which every claim is decided.
 
-A claim says on which side of a threshold a quantity lies. It is supported where the whole interval
-lies on that side, refuted where the whole interval lies on the other, and else inconclusive. What
+A claim says on which side of a threshold a quantity is. It is supported where the whole interval
+is on that side, refuted where the whole interval is on the other, and else inconclusive. What
 an interval cannot know (a permutation test, segments of the run that disagree, a control that
 failed) comes as witnesses: they can keep a verdict from being given, never give one.
 
@@ -18,14 +18,14 @@ from typing import Any, Literal
 
 from perflib.stats.interval import Interval
 
-__all__ = ["Decision", "Direction", "Reason", "Verdict", "Witness", "decide"]
-
 Verdict = Literal["supported", "refuted", "inconclusive"]
-# On which side of the threshold the claim says that the quantity lies: beyond and within count
+# On which side of the threshold the claim says that the quantity is: beyond and within count
 # either sign (within: |quantity| < threshold).
 Direction = Literal["above", "below", "within", "beyond"]
 
 _ALL = (-math.inf, math.inf)
+_FOR_POWER = 2.0  # ((1.96 + 0.84) / 1.96)²: four runs of five decide, not every second
+_LONGEST_S = 3600.0  # nobody waits longer for one verdict
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Witness:
-    """Something beside the interval that a verdict needs.
+    """Something besides the interval that a verdict needs.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def decide(
     to_refute: Iterable[Witness] = (),
     remarks: Iterable[Reason] = (),
 ) -> Decision:
-    """Does the quantity lie on the claimed side of the threshold?
+    """Is the quantity on the claimed side of the threshold?
 
     Parameters
     ----------
@@ -91,8 +91,8 @@ def decide(
 
     Returns
     -------
-    The verdict and its reasons: ``no_interval``, ``prevented``'s own, ``open`` (the threshold lies
-    within the interval), ``clear`` (supported: all of the interval lies on the claimed side),
+    The verdict and its reasons: ``no_interval``, ``prevented``'s own, ``open`` (the threshold is
+    within the interval), ``clear`` (supported: all of the interval is on the claimed side),
     ``excluded`` (refuted: the interval excludes the claim), or a witness's.
 
     Example
@@ -117,8 +117,23 @@ def decide(
     return Decision("supported" if side else "refuted", (*reasons, *after))
 
 
+def more_time(found: Interval, threshold: float, lasted_s: float) -> Reason:
+    """How long a run would decide what is open: an interval narrows with the root of its time.
+
+    Returns
+    -------
+    ``wanted``, with ``lasted_s`` and ``wanted_s``; ``too_close`` where an hour would not decide it.
+    """
+    side = found.high - found.effect if found.effect < threshold else found.effect - found.low
+    distance = abs(threshold - found.effect)
+    wanted_s = _FOR_POWER * lasted_s * (side / distance) ** 2 if distance else math.inf
+    if not wanted_s <= _LONGEST_S:
+        return Reason("too_close")
+    return Reason("wanted", {"lasted_s": lasted_s, "wanted_s": wanted_s})
+
+
 def _side(found: Interval, threshold: float, direction: Direction) -> bool | None:
-    """Whether all of the interval lies where the claim says, or none of it; ``None``: neither."""
+    """Whether all of the interval is where the claim says, or none of it; ``None``: neither."""
     if direction == "beyond":
         inside = _side(found, threshold, "within")
         return None if inside is None else not inside

@@ -5,9 +5,9 @@
 Each part is the ratio of two times of the same work: in cycles of the core and in ns (clock), the
 typical time and the mean when the core is alone (interrupts), alone and always (sibling), CPU time
 and with what was waited for the core (other tasks), and that and wall time (hypervisor). So the
-parts of a block of time multiply to its whole, without a rest.
+parts of a batch multiply to its whole, without a rest.
 
-"Typical" is where most samples of a block lie in which the core was alone (their mode): even of
+"Typical" is where most of a batch's samples are in which the core was alone (their mode): even of
 those, many hold a timer's tick, or a visit of the sibling that both probes missed, and for seconds
 a neighbour's use of shared caches. All of that lengthens some samples by some percent, and moves
 their median; the mode moved half as much in runs on busy machines.
@@ -23,10 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perflib.stats.compare import CoreEffect, effects_of
-from perflib.stats.interval import Interval, percent
-from perflib.stats.intervals import against_others, t_interval
-
-__all__ = ["BLOCK_S", "PARTS", "UNDIVIDED", "Decomposition", "Rows", "decompose", "mode"]
+from perflib.stats.interval import Interval, percent, widest
+from perflib.stats.intervals import against_others, mean_of_known, t_interval
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -34,23 +32,23 @@ Bools = NDArray[np.bool_]
 
 PARTS = ("own speed", "clock", "interrupts", "sibling", "other tasks", "hypervisor")
 UNDIVIDED = "own speed or sibling"  # of a core that was never alone while others were
-BLOCK_S = 2.5  # samples that were alone are free of the bursts of seconds
-_MODE_SHARE = 0.35  # of the samples: the shortest interval that holds so many is the mode's
-_MODE_LEAST = 20  # of fewer, the median
-_FAR_SIGMAS, _FAR_LEAST, _MOST_FAR = 6.0, 0.01, 0.25
-_LEAST_SAMPLES = 5  # of a core in a block, or its typical time is not known
-_PASSES = 4  # of the fit of work and cores; the second changes little
-_MOSTLY = 0.5  # of samples, or of blocks: from here on what is known of some stands for all
+BATCH_S = 2.5  # samples that were alone are free of the bursts of seconds
+_MODE_FRACTION = 0.35  # of the samples: the shortest interval that holds so many is the mode's
+_MIN_MODE_SAMPLES = 20  # of fewer, the median
+_FAR_SIGMAS, _MIN_FAR_LOG, _MAX_FAR_FRACTION = 6.0, 0.01, 0.25
+_MIN_SAMPLES = 5  # of a core in a batch, or its typical time is not known
+_FIT_PASSES = 4  # of the fit of work and cores; the second changes little
+_MAJORITY_FRACTION = 0.5  # of samples or batches: from here on some stand for all
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Samples as columns; ``core``, ``block``, ``item`` and ``group`` are numbers from 0.
+    """Samples as columns; ``core``, ``batch``, ``item`` and ``group`` are numbers from 0.
 
     Parameters
     ----------
-    core, block
-        Where, and in which block of time.
+    core, batch
+        Where, and in which batch.
     item
         What was done: the same number, the same work.
     group
@@ -67,12 +65,12 @@ class Rows:
         Whether it counts for the core's own speed: it was alone, or nothing is known of that.
     shared
         Whether its core was known to be shared.
-    told
-        ``[core]``: whether the core's probes tell when it was alone.
+    calibrated
+        ``[core]``: whether the core's probes show when it was alone.
     """
 
     core: Ints
-    block: Ints
+    batch: Ints
     item: Ints
     group: Ints
     wall_ns: Floats
@@ -82,17 +80,17 @@ class Rows:
     clock: Floats
     usable: Bools
     shared: Bools
-    told: Bools
+    calibrated: Bools
 
 
 @dataclass(frozen=True)
 class Decomposition:
-    """What ``decompose`` finds; arrays are ``[block, core]``, NaN where a block has too little.
+    """What ``decompose`` finds; arrays are ``[batch, core]``, NaN where a batch has too little.
 
     Parameters
     ----------
     typical
-        Logarithm of the typical time of the same work, beside the run's own typical work.
+        Logarithm of the typical time of the same work, relative to the run's typical work.
     clock
         The part of ``typical`` that the clock makes; NaN where it is not known.
     whole
@@ -107,7 +105,7 @@ class Decomposition:
         longer then.
     group_level
         ``[core, group]``: logarithm of the typical time of each group, at the same clock.
-    told
+    calibrated
         ``[core]``, as given.
     """
 
@@ -121,7 +119,7 @@ class Decomposition:
     shared_share: Floats
     shared_cost: Floats
     group_level: Floats
-    told: Bools
+    calibrated: Bools
 
     @cached_property
     def _filled_clock(self) -> Floats:
@@ -132,7 +130,7 @@ class Decomposition:
     def own(self) -> list[CoreEffect]:
         """How much slower each core is in itself, at the same clock, against the others.
 
-        Blocks that lie far from all others of their core are left out: for some seconds a
+        Batches far from all others of their core are left out: for some seconds a
         neighbour on the host can slow every sample by some percent, which no probe shows.
         """
         levels = self.typical - self._filled_clock
@@ -157,18 +155,18 @@ class Decomposition:
         """The widest half interval of a core's own slowdown; cores never alone do not count."""
         widths = [
             effect.slowdown.half_width
-            for effect, told in zip(self.own, self.told, strict=True)
-            if told or not self.told.any()
+            for effect, calibrated in zip(self.own, self.calibrated, strict=True)
+            if calibrated or not self.calibrated.any()
         ]
-        return max((width if math.isfinite(width) else math.inf) for width in widths)
+        return widest(widths, default=math.inf)
 
     def factors(self, core: int) -> list[tuple[str, Interval]]:
-        """Each part's factor on a core, beside the median core's own speed and the best clock.
+        """Each part's factor on a core, relative to the median core's speed and the best clock.
 
-        The effects multiply to the last one's, ``total``: means over the blocks that have all.
+        The effects multiply to the last one's, ``total``: means over the batches that have all.
         """
         own = self.typical - self._filled_clock
-        base = _median_of_known([_mean(own[:, other]) for other in range(own.shape[1])])
+        base = _median_of_known(mean_of_known(own, 0))
         whole = self.whole[:, core] - base
         rest = {name: self.parts[name][:, core] for name in PARTS[2:]}
         known = np.isfinite(own[:, core])
@@ -183,7 +181,7 @@ class Decomposition:
             for name, values in {**logs, "total": whole}.items()
         ]
 
-    def beside_others(self, core: int) -> dict[str, Interval]:
+    def relative_to_others(self, core: int) -> dict[str, Interval]:
         """By how many percent each part lengthens the work here more than on the other cores.
 
         ``quota`` is within ``other tasks``; ``total`` is the whole. NaN: not known.
@@ -195,54 +193,48 @@ class Decomposition:
         for name, values in logs.items():
             others = np.delete(values, core, axis=1)
             known = np.isfinite(values[:, core]) & np.isfinite(others).any(axis=1)
-            beside = values[known, core] - np.nanmedian(others[known], axis=1)
-            found[name] = percent(t_interval(beside))
+            difference = values[known, core] - np.nanmedian(others[known], axis=1)
+            found[name] = percent(t_interval(difference))
         return found
 
 
 def _outlying(levels: Floats) -> Bools:
-    """``[block, core]``: blocks far from where the core mostly lies beside the others.
+    """``[batch, core]``: batches far from where the core mostly is, relative to the others.
 
-    None of a core with more than a quarter of such blocks: then they are how it is.
+    None of a core with more than a quarter of such batches: then they are how it is.
     """
     found = np.zeros(levels.shape, dtype=np.bool_)
     whole = np.isfinite(levels).all(axis=1)
     if levels.shape[1] < 2 or not whole.any():
         return found
-    beside = against_others(levels[whole])
-    away = np.abs(beside - np.median(beside, axis=0))
-    far = away > np.maximum(_FAR_SIGMAS * 1.4826 * np.median(away, axis=0), _FAR_LEAST)
-    found[whole] = far & (far.mean(axis=0) <= _MOST_FAR)
+    relative = against_others(levels[whole])
+    away = np.abs(relative - np.median(relative, axis=0))
+    far = away > np.maximum(_FAR_SIGMAS * 1.4826 * np.median(away, axis=0), _MIN_FAR_LOG)
+    found[whole] = far & (far.mean(axis=0) <= _MAX_FAR_FRACTION)
     return found
 
 
-def _mean(values: Floats) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if known.size else math.nan
-
-
 def _filled(clock: Floats) -> Floats:
-    """A table ``[block, core]`` of clocks without gaps: a core's mean in blocks without it.
+    """A table ``[batch, core]`` of clocks without gaps: a core's mean in batches without it.
 
-    A core whose clock is known in few blocks is taken to have that of the others, block by block.
-    Were it taken to have the clock of those few, which may be a step that it seldom reaches, it
+    A core whose clock is known in few batches is taken to have that of the others, batch by batch.
+    Were it taken to have the clock of those few, which may be a step that it rarely reaches, it
     would seem slower in itself by what the others are corrected for.
     """
     finite = np.isfinite(clock)
-    mostly = finite.mean(axis=0) >= _MOSTLY
-    means = np.array([_mean(column) for column in clock.T])
-    known = np.where(mostly, np.where(finite, clock, means), np.nan)
-    others = np.array([_mean(row) for row in known])
+    mostly = finite.mean(axis=0) >= _MAJORITY_FRACTION
+    known = np.where(mostly, np.where(finite, clock, mean_of_known(clock, 0)), np.nan)
+    others = mean_of_known(known, 1)
     return np.where(mostly, known, np.nan_to_num(others)[:, None])
 
 
-def _median_of_known(values: list[float]) -> float:
-    known = [value for value in values if math.isfinite(value)]
-    return float(np.median(known)) if known else 0.0
+def _median_of_known(values: Floats) -> float:
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if known.size else 0.0
 
 
-def _medians(keys: Ints, values: Floats, count: int) -> tuple[Floats, Ints]:
-    """The median of the values of each key below ``count``, and how many there are; NaN: none."""
+def _medians(keys: Ints, values: Floats, count: int) -> Floats:
+    """The median of the values of each key below ``count``; NaN: there are none."""
     order = np.lexsort((values, keys))
     ordered = values[order]
     many = np.bincount(keys, minlength=count)
@@ -251,7 +243,7 @@ def _medians(keys: Ints, values: Floats, count: int) -> tuple[Floats, Ints]:
     some = many > 0
     lower, upper = begin[some] + (many[some] - 1) // 2, begin[some] + many[some] // 2
     found[some] = (ordered[lower] + ordered[upper]) / 2
-    return found, many.astype(np.int64)
+    return found
 
 
 def _costs(rows: Rows, log_cpu: Floats, cores: int, items: int) -> Floats:
@@ -261,35 +253,26 @@ def _costs(rows: Rows, log_cpu: Floats, cores: int, items: int) -> Floats:
     """
     use = rows.usable
     keys = rows.item[use] * cores + rows.core[use]
-    table, many = _medians(keys, log_cpu[use], items * cores)
-    table, many = table.reshape(items, cores), many.reshape(items, cores)
+    table = _medians(keys, log_cpu[use], items * cores).reshape(items, cores)
     core = np.zeros(cores)
     item = np.full(items, np.nan)
-    for _ in range(_PASSES):
-        item = _means_of_known(table - core, many)
+    for _ in range(_FIT_PASSES):
+        item = mean_of_known(table - core, 1)
         away = table - item[:, None]
-        core = np.array([_median_of_known(list(away[:, which])) for which in range(cores)])
+        core = np.array([_median_of_known(away[:, which]) for which in range(cores)])
         core -= core.mean()
     # Items that were never alone stand as far above the others as all items do when not alone.
-    every, _ = _medians(rows.item, log_cpu, items)
-    lifted = _median_of_known(list(every - item))
+    every = _medians(rows.item, log_cpu, items)
+    lifted = _median_of_known(every - item)
     return np.where(np.isfinite(item), item, every - lifted)
-
-
-def _means_of_known(table: Floats, many: Ints) -> Floats:
-    """The mean of each row's known values, each core counting alike."""
-    there = many > 0
-    count = there.sum(axis=1)
-    total = np.where(there, table, 0.0).sum(axis=1)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def mode(values: Floats) -> float:
     """The mean of the shortest interval that holds 35 % of the values; of a few, their median."""
-    if len(values) < _MODE_LEAST:
+    if len(values) < _MIN_MODE_SAMPLES:
         return float(np.median(values))
     ordered = np.sort(values)
-    held = int(_MODE_SHARE * len(ordered)) + 1
+    held = int(_MODE_FRACTION * len(ordered)) + 1
     widths = ordered[held - 1 :] - ordered[: len(ordered) - held + 1]
     first = int(np.argmin(widths))
     return float(ordered[first : first + held].mean())
@@ -300,7 +283,7 @@ def _modes(cell: Ints, away: Floats, cells: int) -> Floats:
     order = np.argsort(cell, kind="stable")
     ends = np.cumsum(np.bincount(cell, minlength=cells))
     parts = np.split(away[order], ends[:-1])
-    return np.array([mode(part) if len(part) >= _LEAST_SAMPLES else np.nan for part in parts])
+    return np.array([mode(part) if len(part) >= _MIN_SAMPLES else np.nan for part in parts])
 
 
 def _uneven(by_group: Floats, common: Floats, cost: Floats) -> Floats:
@@ -321,10 +304,10 @@ def decompose(rows: Rows) -> Decomposition:
 
     Returns
     -------
-    The parts, block by block of time. Where it is not known whether cores were alone, the sibling's
+    The parts, batch by batch. Where it is not known whether cores were alone, the sibling's
     part is within the typical time, and the parts called ``sibling`` and ``interrupts`` are one.
     """
-    cores, blocks = len(rows.told), int(rows.block.max()) + 1
+    cores, batches = len(rows.calibrated), int(rows.batch.max()) + 1
     items, groups = int(rows.item.max()) + 1, int(rows.group.max()) + 1
     cpu_ns = np.where(np.isfinite(rows.cpu_ns), rows.cpu_ns, rows.wall_ns)
     log_cpu = np.log(np.maximum(cpu_ns, 1.0))
@@ -336,21 +319,21 @@ def decompose(rows: Rows) -> Decomposition:
     group_of[rows.item] = rows.group
     np.add.at(group_cost, group_of, np.nan_to_num(np.exp(item)))
 
-    cell = rows.block * cores + rows.core
-    shape = (blocks, cores)
+    cell = rows.batch * cores + rows.core
+    shape = (batches, cores)
     use = rows.usable
-    by_core, _ = _medians(rows.core[use] * groups + rows.group[use], away[use], cores * groups)
+    by_core = _medians(rows.core[use] * groups + rows.group[use], away[use], cores * groups)
     by_core = by_core.reshape(cores, groups)
-    common, _ = _medians(rows.core[use], away[use], cores)
+    common = _medians(rows.core[use], away[use], cores)
     known = np.isfinite(common)
     uneven = np.zeros(cores)
     uneven[known] = _uneven(by_core[known], common[known], group_cost)
-    typical = _modes(cell[use], away[use], blocks * cores).reshape(shape) + uneven
+    typical = _modes(cell[use], away[use], batches * cores).reshape(shape) + uneven
 
     def total(values: Floats, which: Bools | None = None) -> Floats:
-        """Sums in each block and core; NaN where a value is not known, or there is none."""
+        """Sums in each batch and core; NaN where a value is not known, or there is none."""
         chosen = slice(None) if which is None else which
-        sums = np.bincount(cell[chosen], weights=values[chosen], minlength=blocks * cores)
+        sums = np.bincount(cell[chosen], weights=values[chosen], minlength=batches * cores)
         return np.where(sums > 0, sums, np.nan).reshape(shape)
 
     worked, worked_alone = total(cost_ns), total(cost_ns, use)
@@ -366,12 +349,14 @@ def decompose(rows: Rows) -> Decomposition:
     ticks = np.bincount(
         cell[known_clock], weights=rows.clock[known_clock], minlength=cell.max() + 1
     )
-    ticks = np.pad(ticks, (0, blocks * cores - len(ticks)))
-    looks = np.bincount(cell[known_clock], minlength=blocks * cores)
-    # Where probes seldom lie at a level that was found, the core mostly ran at another clock.
-    counted_in = np.bincount(cell[use], minlength=blocks * cores)
+    ticks = np.pad(ticks, (0, batches * cores - len(ticks)))
+    looks = np.bincount(cell[known_clock], minlength=batches * cores)
+    # Where probes are rarely at a level that was found, the core mostly ran at another clock.
+    counted_in = np.bincount(cell[use], minlength=batches * cores)
     clock = np.where(
-        looks >= np.maximum(_MOSTLY * counted_in, 1), ticks / np.maximum(looks, 1), np.nan
+        looks >= np.maximum(_MAJORITY_FRACTION * counted_in, 1),
+        ticks / np.maximum(looks, 1),
+        np.nan,
     ).reshape(shape)
     shared_wall = np.nan_to_num(total(rows.wall_ns, rows.shared)) / wall
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -390,10 +375,10 @@ def decompose(rows: Rows) -> Decomposition:
             taken_share=(counted - np.fmin(cpu, counted)) / wall,
             quota_share=np.nan_to_num(total(quota)) / wall,
             stolen_share=np.where(np.isfinite(waited), (wall - counted) / wall, np.nan),
-            shared_share=np.where(rows.told, shared_wall, np.nan),
+            shared_share=np.where(rows.calibrated, shared_wall, np.nan),
             shared_cost=shared_cost,
             group_level=by_core - _filled(clock).mean(axis=0)[:, None],
-            told=rows.told,
+            calibrated=rows.calibrated,
         )
 
 

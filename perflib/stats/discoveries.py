@@ -16,17 +16,15 @@ from numpy.typing import NDArray
 from scipy import special
 from scipy import stats as distributions
 
-__all__ = ["Centre", "centre", "difference", "discoveries", "scale", "tail_freedom"]
-
 Floats = NDArray[np.float64]
 
-_TRIMMED = 0.2  # of each side
+_TRIMMED_FRACTION = 0.2  # of each side
 _NORMAL_MEDIAN, _NORMAL_90 = 0.6745, 1.645  # quantiles of a normal deviate's size
-_MOST_FREEDOM, _LEAST_FREEDOM, _FEW_FREEDOM = 30.0, 2.0, 5.0
-_FREEDOMS = np.array([_LEAST_FREEDOM, 2.5, 3, 4, 5, 7, 10, 15, 20, _MOST_FREEDOM])
+_MAX_FREEDOM, _MIN_FREEDOM, _FEW_FREEDOM = 30.0, 2.0, 5.0
+_FREEDOMS = np.array([_MIN_FREEDOM, 2.5, 3, 4, 5, 7, 10, 15, 20, _MAX_FREEDOM])
 _QUANTILES = (0.9, 0.97, 0.99)
-_LEAST_BEYOND = 3  # values beyond a quantile that is looked at
-_LEAST_NOISE = 20
+_MIN_TAIL_VALUES = 3  # values above a quantile that counts
+_MIN_NOISE_VALUES = 20
 
 
 class Centre(NamedTuple):
@@ -46,7 +44,7 @@ def centre(values: Floats) -> Centre:
     count = seen.size
     if count == 0:
         return Centre(math.nan, math.nan, 0.0)
-    cut = int(_TRIMMED * count)
+    cut = int(_TRIMMED_FRACTION * count)
     inner = seen[cut : count - cut]
     if inner.size < 2:
         return Centre(float(inner.mean()), math.nan, 0.0)
@@ -82,11 +80,11 @@ def tail_freedom(noise: Floats) -> float:
     """Of Student's distribution whose tails are as heavy as the noise's; of little noise, few."""
     sizes = np.abs(noise[np.isfinite(noise)])
     middle = float(np.median(sizes)) if sizes.size else 0.0
-    if sizes.size < _LEAST_NOISE or middle == 0:
+    if sizes.size < _MIN_NOISE_VALUES or middle == 0:
         return _FEW_FREEDOM
-    found = _MOST_FREEDOM
+    found = _MAX_FREEDOM
     for quantile in _QUANTILES:
-        if (1 - quantile) * sizes.size < _LEAST_BEYOND:
+        if (1 - quantile) * sizes.size < _MIN_TAIL_VALUES:
             continue
         ratio = float(np.quantile(sizes, quantile)) / middle
         ends = special.stdtrit(_FREEDOMS, 0.5 + quantile / 2)
@@ -109,7 +107,7 @@ def discoveries(p_values: Floats, families: Sequence[str] | NDArray[np.object_])
 
     Returns
     -------
-    Adjusted p values: what lies below 0.05 is false once in twenty, on average. They hold where
+    Adjusted p values: what is below 0.05 is false once in twenty, on average. They hold where
     claims are independent, or where they depend positively, as several experiments on one node do
     (Benjamini and Yekutieli 2001, doi:10.1214/aos/1013699998).
     """

@@ -27,26 +27,24 @@ from scipy.special import digamma, polygamma
 
 from perflib.stats.intervals import holm
 
-__all__ = ["Excesses", "excesses"]
-
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-ENOUGH_SAMPLES = 10  # of a function, in all: fewer cannot tell anything, and cost the others power
-_WELL_COUNTED = 10  # samples a round, for a scatter whose distribution is known
-_LEAST_PEERS = 5  # functions that are well counted, for a scatter typical of functions
-_ODD = 0.95  # a scatter that this share of the functions stays below is the function's own
-_LEAST_FOR_SLOPE = 6  # rounds; fewer show how odds scatter, but not what they follow
-_REACH = 8.0  # standard deviations between rounds: what lies farther is no such fluctuation
-_LEAST_SEEN = 0.3  # of the slowdown's variance, beyond what counting makes of it
-_SLOPE = 1.0  # of log odds on log time: the usual size; what a run cannot tell is taken from here
+MIN_SAMPLES = 10  # of a function, in all: fewer show nothing, and cost the others power
+_MIN_SAMPLES_PER_ROUND = 10  # samples a round, for a scatter whose distribution is known
+_MIN_PEERS = 5  # functions that are well counted, for a scatter typical of functions
+_ODD_QUANTILE = 0.95  # a scatter that this share of the functions stays below is the function's own
+_MIN_SLOPE_ROUNDS = 6  # rounds; fewer show how odds scatter, but not what they follow
+_MAX_DEVIATIONS = 8.0  # standard deviations between rounds: what is farther is no such fluctuation
+_MIN_VARIANCE_FRACTION = 0.3  # of the slowdown's variance, beyond what counting makes of it
+_USUAL_SLOPE = 1.0  # of log odds on log time, for what a run does not show itself
 
 
 class Excesses(NamedTuple):
     """One value a function, in the order of the columns.
 
     ``log_odds`` is the natural logarithm of the ratio of odds, second over first: for a share that
-    is not large, of the function's cost beside the common slowdown. ``error`` is its standard
+    is not large, of the function's cost relative to the common slowdown. ``error`` is its standard
     error, on ``df`` degrees of freedom (infinite: from counting alone); ``dispersion`` how much
     larger its square is than counting makes it; ``systematic`` by how much it may be off whatever
     the number of samples. ``p`` is two-sided, and ``p_holm`` corrected for the number of functions
@@ -79,10 +77,10 @@ class _Odds(NamedTuple):
     counting_variance: Floats  # of log
     score: Floats
     score_variance: Floats  # by counting, if nothing differs
-    dispersion: Floats  # the score's scatter over rounds beside that variance
+    dispersion: Floats  # the score's scatter over rounds relative to that variance
     df: float  # of the dispersion
     explained: Floats  # of the score: at most so much follows from the slowdown of the whole
-    leverage: Floats  # variance of the score without that, beside the score's own
+    leverage: Floats  # variance of the score without that, relative to the score's
 
 
 def excesses(first: Floats, second: Floats, alpha: float, *, fluctuates: bool = True) -> Excesses:
@@ -102,11 +100,11 @@ def excesses(first: Floats, second: Floats, alpha: float, *, fluctuates: bool = 
     Returns
     -------
     The excesses. The function that stands out most is named and taken out of what the others are
-    compared with (or they would all seem to have shrunk); then the next is looked for, as long as
-    its p value, corrected by Holm, lies below ``alpha``. One that was named only because another
+    compared with (or they would all seem to have shrunk); then the search continues, as long as
+    its p value, corrected by Holm, is below ``alpha``. One that was named only because another
     was still among those it was compared with is taken back.
     """
-    tested = (first + second).sum(axis=0) >= ENOUGH_SAMPLES
+    tested = (first + second).sum(axis=0) >= MIN_SAMPLES
     places = np.flatnonzero(tested)
     standing = np.zeros(tested.size, dtype=np.bool_)
     seen: set[bytes] = set()
@@ -183,11 +181,11 @@ def _odds(first: Floats, second: Floats, common: Flags, fluctuates: bool) -> _Od
         dispersion, df = np.ones(both.shape[1]), rounds - 1.0
         explained, leverage = np.zeros(both.shape[1]), np.ones(both.shape[1])
         if rounds > 1:
-            # Beside a difference of shares that is the same in all rounds, whatever their size.
+            # Next to a difference of shares that is the same in all rounds, whatever their size.
             away = scores - weights * scores.sum(axis=0) / np.maximum(weights.sum(axis=0), 1e-300)
-            slope = fluctuates and rounds >= _LEAST_FOR_SLOPE
+            slope = fluctuates and rounds >= _MIN_SLOPE_ROUNDS
             if slope:
-                # The time of all others, those that stand out too: it tells what slowed the core.
+                # The time of all others, those that stand out too: it shows what slowed the core.
                 others = [side.sum(axis=1, keepdims=True) - side for side in (first, second)]
                 slower = np.log(np.maximum(others[1], 0.5) / np.maximum(others[0], 0.5))
                 chance = sum(1 / np.maximum(side, 0.5) for side in others)
@@ -208,7 +206,7 @@ def _odds(first: Floats, second: Floats, common: Flags, fluctuates: bool) -> _Od
             if slope:
                 # A function's count is in its odds and, as what is left, in the others' time.
                 dispersion = np.maximum(dispersion, 1.0)
-                known = _SLOPE**2 * reached**2 * score_variance
+                known = _USUAL_SLOPE**2 * reached**2 * score_variance
                 known = known / np.maximum(known + dispersion * (leverage - 1), 1e-300)
                 explained, leverage = explained * known, 1 + (leverage - 1) * known
 
@@ -237,12 +235,12 @@ def _odds(first: Floats, second: Floats, common: Flags, fluctuates: bool) -> _Od
 def _followed(
     away: Floats, weights: Floats, slower: Floats, chance: Floats, noise: Floats
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """What is left of ``away`` beside a slope on the rounds' slowdown, and what that explains.
+    """What is left of ``away`` after a slope on the rounds' slowdown, and what that explains.
 
     All are ``[round, function]``; ``slower``: the log ratio of the other functions' time. A sample
     that by chance falls into the function falls into none of the others: what that adds to the
     covariance of the two is ``chance``, to the slowdown's variance ``noise``, and neither counts.
-    Returned beside what is left: the explained part of the score, for the slowdown as far as it is
+    Returned with what is left: the explained part of the score, for the slowdown as far as it is
     one of those that come and go; that slowdown; and how much larger the score's variance is
     without it.
     """
@@ -251,11 +249,11 @@ def _followed(
     apart = slower - middle
     squares = (weights * apart**2).sum(axis=0)
     seen = squares - (weights * noise).sum(axis=0)
-    fluctuates = seen > _LEAST_SEEN * squares
+    fluctuates = seen > _MIN_VARIANCE_FRACTION * squares
     seen = np.where(fluctuates, seen, 1.0)
     slope = ((away * apart).sum(axis=0) + (weights * chance).sum(axis=0)) / seen
     slope = np.where(fluctuates, slope, 0.0)
-    reach = np.where(fluctuates, _REACH * np.sqrt(seen / whole), 0.0)
+    reach = np.where(fluctuates, _MAX_DEVIATIONS * np.sqrt(seen / whole), 0.0)
     middle = np.clip(middle, -reach, reach)
     left = away - weights * slope * apart
     return left, slope * middle * whole, middle, 1 + whole * middle**2 / seen
@@ -267,7 +265,7 @@ def _dependence(away: Floats, variances: Floats) -> float:
     One number for all functions, each counted as its rounds scatter: of one alone it is unknown.
     """
     rounds = len(away)
-    if rounds < _LEAST_FOR_SLOPE:
+    if rounds < _MIN_SLOPE_ROUNDS:
         return 1.0
     scaled = np.where(variances > 0, away / np.sqrt(np.maximum(variances, 1e-300)), 0.0)
     squares = float((scaled**2).sum())
@@ -285,9 +283,9 @@ def _moderated(odds: _Odds, samples: Floats) -> tuple[Floats, Floats]:
         return np.ones(functions), np.full(functions, np.inf)
     own = odds.dispersion
     own_df = odds.df
-    peers = (samples.mean(axis=0) >= _WELL_COUNTED) & (own > 0) & (odds.score_variance > 0)
+    peers = (samples.mean(axis=0) >= _MIN_SAMPLES_PER_ROUND) & (own > 0) & (odds.score_variance > 0)
     count = int(peers.sum())
-    if count < _LEAST_PEERS:
+    if count < _MIN_PEERS:
         return np.maximum(own, 1.0), np.full(functions, own_df)
     log_own = np.log(own[peers]) - digamma(own_df / 2) + np.log(own_df / 2)
     sampling = float(polygamma(1, own_df / 2))
@@ -314,7 +312,7 @@ def _moderated(odds: _Odds, samples: Floats) -> tuple[Floats, Floats]:
     prior = np.exp(typical)
     prior_df = min(prior_df, count * own_df)  # what is typical is known no better than that
     moderated = (prior_df * prior + own_df * own) / (prior_df + own_df)
-    odd = own > prior * distributions.f.ppf(_ODD, own_df, prior_df)
+    odd = own > prior * distributions.f.ppf(_ODD_QUANTILE, own_df, prior_df)
     return np.where(odd, own, moderated), np.where(odd, own_df, prior_df + own_df)
 
 

@@ -13,14 +13,12 @@ from perflib.stats.decide import Direction
 from perflib.stats.interval import Interval
 from perflib.stats.intervals import holm
 
-__all__ = ["family_p", "p_of_interval"]
-
 Floats = NDArray[np.float64]
 
-# Of a run's interval: ``time_blocks`` makes eight batches of time or more. Fewer degrees of freedom
+# Of a run's interval: ``time_batches`` makes eight batches or more. Fewer degrees of freedom
 # than there were make p larger, so nothing is claimed by it that the data do not.
 _FREEDOM: Final = 7
-_CLOSE: Final = 0.5  # a larger p: the estimate lies on the side where the claim does not hold
+_CLOSE: Final = 0.5  # a larger p: the estimate is on the side where the claim does not hold
 
 
 def p_of_interval(
@@ -83,7 +81,7 @@ def family_p(p_values: Floats) -> Floats:
     chosen so, their p values are divided by that half. The others' estimates lie where the claim
     does not hold: they cannot be supported, and most of what is measured on a healthy machine is of
     that kind. (Zhao, Small and Su 2019, doi:10.1080/01621459.2018.1497499: valid for p values that
-    are larger, and relatively seldom small, the less a claim holds, as those of Student's test.)
+    are larger, and relatively rarely small, the less a claim holds, as those of Student's test.)
 
     Parameters
     ----------

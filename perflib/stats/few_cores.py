@@ -1,4 +1,4 @@
-"""Which of two or three cores are near each other: the diagonal of the matrix tells."""
+"""Which of two or three cores are near each other: read from the diagonal of the matrix."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats as distributions
-
-__all__ = ["ALPHA", "beyond_own", "both_ways", "few_leaves"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -23,13 +21,13 @@ def both_ways(logs: Floats) -> Floats:
     return mean
 
 
-def beyond_own(logs: Floats, cores: Ints) -> Floats:
+def above_local(logs: Floats, cores: Ints) -> Floats:
     """``[batch, core, core]``: a pair's log latency beyond that of its two cores to themselves."""
     own = logs[:, cores, cores]
     return both_ways(logs)[:, cores][:, :, cores] - (own[:, :, None] + own[:, None, :]) / 2
 
 
-def few_leaves(beyond: Floats, cores: Ints, least: float) -> tuple[list[Ints], float]:
+def leaves_of_few(beyond: Floats, cores: Ints, least: float) -> tuple[list[Ints], float]:
     """Groups of two or three cores: apart are those that are nearer to themselves.
 
     Cores between which that is not established stay together.

@@ -1,4 +1,4 @@
-"""Groups of nodes by what was recorded of them, each told once."""
+"""Groups of nodes by what was recorded of them, each named once."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["Group", "groups_of"]
-
 _NO_ATTRIBUTES = {"node", "model", "hostname"}
-_MOST_VALUES = 8  # different numbers; of more, those above the middle are a group
+_MAX_VALUES = 8  # different numbers; of more, those above the middle are a group
 
 Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Group:
+class NodeGroup:
     """Nodes that share an attribute's value, and those known to have another.
 
-    ``same`` names further attributes that make the very same group: nothing can tell them apart.
+    ``same`` names further attributes that make the very same group: nothing distinguishes them.
     """
 
     name: str
@@ -30,7 +28,7 @@ class Group:
     same: tuple[str, ...] = ()
 
 
-def groups_of(attributes: pd.DataFrame, least: int) -> list[Group]:
+def groups_of(attributes: pd.DataFrame, least: int) -> list[NodeGroup]:
     """All groups of ``least`` nodes or more, with as many outside; the rack's come first.
 
     Parameters
@@ -50,13 +48,13 @@ def groups_of(attributes: pd.DataFrame, least: int) -> list[Group]:
             key = inside.tobytes(), outside.tobytes()
             found.setdefault(key, []).append(words)
             masks[key] = inside, outside
-    return [Group(words[0], *masks[key], tuple(words[1:])) for key, words in found.items()]
+    return [NodeGroup(words[0], *masks[key], tuple(words[1:])) for key, words in found.items()]
 
 
 def _of_attribute(name: str, values: pd.Series[Any], least: int) -> list[tuple[str, Mask, Mask]]:
     known = values.notna().to_numpy()
     numbers = pd.to_numeric(values, errors="coerce")
-    if numbers[known].notna().all() and numbers.nunique() > _MOST_VALUES and name != "rack":
+    if numbers[known].notna().all() and numbers.nunique() > _MAX_VALUES and name != "rack":
         middle = float(numbers.median())
         above = (numbers > middle).to_numpy()
         return [

@@ -3,7 +3,8 @@
 A core that computes slowly is slow in every trial. One with which something interferes (a neighbour
 on the host, interrupts) is slow in some trials: far from its own baseline and in bursts.
 The two have different causes and cures, so they are two numbers. Interference that takes a small
-slice out of *every* trial cannot be told from a slow core by times alone, and counts as slowness.
+slice out of *every* trial is indistinguishable from a slow core by times alone, and counts as
+slowness.
 """
 
 from __future__ import annotations
@@ -11,24 +12,22 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FLOOR", "trials_with_interference"]
-
 Floats = NDArray[np.float64]
 
 FLOOR = float(np.log(1.05))  # a single trial less far from the baseline is noise
 _SMOOTH_FLOOR = float(np.log(1.03))  # and so is a series of trials less far than this
-_SMOOTH_S = 1.5  # shorter than the bursts that are looked for
+_SMOOTH_S = 1.5  # shorter than the bursts that it finds
 _TOGETHER_FLOOR = float(np.log(1.3))  # all cores at once: drift is smaller, or slower
 _SIGMAS = 6.0
 _LOW_QUANTILE = 0.1
-_ENOUGH_ROUNDS = 8
-_FEW_FLOOR = float(np.log(1.5))  # a scale from a handful of rounds is itself uncertain
+_MIN_ROUNDS = 8
+_SHORT_RUN_FLOOR = float(np.log(1.5))  # a scale from a handful of rounds is itself uncertain
 
 
 def common_level(excess: Floats) -> Floats:
     """What all cores share in a round: the lower median over the cores.
 
-    Of two cores that is the faster one, so that a burst on one does not look like a speed-up of
+    Of two cores that is the faster one, so that a burst on one does not pass for a speed-up of
     the other.
     """
     ordered = np.sort(excess, axis=1)  # NaN last
@@ -55,12 +54,12 @@ def _round_to_round_scale(log_time: Floats) -> float:
 
 
 def _smoothing_window(start_s: Floats | None, rounds: int) -> int:
-    """How many rounds, an odd number, lie within ``_SMOOTH_S``; 1: none are to be joined."""
-    if start_s is None or rounds < 3 * _ENOUGH_ROUNDS:
+    """How many rounds, an odd number, fall within ``_SMOOTH_S``; 1: none are to be joined."""
+    if start_s is None or rounds < 3 * _MIN_ROUNDS:
         return 1
     period = float(start_s[-1] - start_s[0]) / (rounds - 1)
     fitting = int(_SMOOTH_S / period) if period > 0 else 1
-    return max(1, min(fitting, rounds // _ENOUGH_ROUNDS) - 1) | 1
+    return max(1, min(fitting, rounds // _MIN_ROUNDS) - 1) | 1
 
 
 def _running(values: Floats, window: int, quantile: float) -> Floats:
@@ -75,13 +74,13 @@ def _running(values: Floats, window: int, quantile: float) -> Floats:
 
 
 def _baselines(log_time: Floats) -> Floats:
-    """Each core's baseline beside the others': where its running low quantile mostly lies.
+    """Each core's baseline relative to the others': where its running low quantile mostly is.
 
     The quantile runs over a third of the run, so that drift does not lift the baseline of a core
     whose clean trials happened to fall into the slow part of the run.
     """
     rounds = len(log_time)
-    window = rounds // 3 if rounds >= 3 * _ENOUGH_ROUNDS else rounds
+    window = rounds // 3 if rounds >= 3 * _MIN_ROUNDS else rounds
     low = _running(log_time, window, _LOW_QUANTILE)
     states: Floats = np.median(low - np.median(low, axis=1, keepdims=True), axis=0)
     return states
@@ -99,7 +98,7 @@ def trials_with_interference(log_time: Floats, start_s: Floats | None = None) ->
 
     Returns
     -------
-    ``[round, core]``: true where the trial lies above its core's baseline, after what all cores
+    ``[round, core]``: true where the trial is above its core's baseline, after what all cores
     share in the round (drift) is taken away, by more than 5 % and six times the round-to-round
     scale; or where the running median over 1.5 s does, by more than 3 % and six times *its* scale;
     or where all cores together lie 30 % above what they shared in that third of the run.
@@ -107,7 +106,7 @@ def trials_with_interference(log_time: Floats, start_s: Floats | None = None) ->
     rounds, cores = log_time.shape
     if rounds < 2 or cores < 2:
         return np.zeros_like(log_time, dtype=np.bool_)
-    floor = FLOOR if rounds >= _ENOUGH_ROUNDS else _FEW_FLOOR
+    floor = FLOOR if rounds >= _MIN_ROUNDS else _SHORT_RUN_FLOOR
     scale = _SIGMAS * _round_to_round_scale(log_time)
     window = _smoothing_window(start_s, rounds)
     own = _baselines(log_time)
@@ -126,7 +125,7 @@ def trials_with_interference(log_time: Floats, start_s: Floats | None = None) ->
         if (found == interference).all():
             break
         interference = found
-    if rounds >= 3 * _ENOUGH_ROUNDS:
+    if rounds >= 3 * _MIN_ROUNDS:
         low = _running(shared[:, None], rounds // 3, _LOW_QUANTILE)[:, 0]
         interference |= ((shared - low) > max(_TOGETHER_FLOOR, scale))[:, None]
     return interference & np.isfinite(log_time)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
-
-__all__ = ["NO_INTERVAL", "Interval", "percent", "percent_of"]
 
 
 class Interval(NamedTuple):
@@ -21,13 +20,23 @@ class Interval(NamedTuple):
         return (self.high - self.low) / 2
 
 
-_MOST_LOG = 700.0
+_MAX_LOG = 700.0
 NO_INTERVAL = Interval(math.nan, math.nan, math.nan)  # nothing could be estimated
 
 
 def columns(name: str, found: Interval) -> dict[str, float]:
     """An interval as a table has it: ``name``, ``name_low``, ``name_high``."""
     return dict(zip((name, f"{name}_low", f"{name}_high"), found, strict=True))
+
+
+def exp(log: Interval) -> Interval:
+    """The interval of a value from that of its logarithm."""
+    return Interval(*(math.exp(end) for end in log))
+
+
+def widest(half_widths: Iterable[float], default: float = 0.0) -> float:
+    """The widest of some half-widths: infinite where one is not known, ``default`` of none."""
+    return max((one if math.isfinite(one) else math.inf for one in half_widths), default=default)
 
 
 def percent(log_ratio: Interval) -> Interval:
@@ -37,4 +46,4 @@ def percent(log_ratio: Interval) -> Interval:
 
 def percent_of(log_ratio: float) -> float:
     """One number of ``percent``: infinite where a double cannot follow, as of two batches."""
-    return math.inf if log_ratio > _MOST_LOG else 100 * math.expm1(log_ratio)
+    return math.inf if log_ratio > _MAX_LOG else 100 * math.expm1(log_ratio)

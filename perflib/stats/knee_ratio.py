@@ -1,7 +1,7 @@
 """How far apart two knees are: the ratio of the sizes at which two curves rise, with its interval.
 
-``find_knees`` gives each knee an interval that ends at measured sizes, so two of them can never be
-compared closer than the sizes lie. Here both curves are fitted with the rise that accesses at
+``find_knees`` gives each knee an interval that ends at measured sizes, so a comparison of two is
+as coarse as the sizes. Here both curves are fitted with the rise that accesses at
 random have, ``1 - K / s`` above ``K``, at any ``K``. What the curves differ by from that shape,
 they differ by alike, and it leaves their ratio as it is. The uncertainty comes from the batches,
 which both curves share: each is left out once (the jackknife; Efron and Stein 1981,
@@ -16,23 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perflib.stats.interval import NO_INTERVAL, Interval
-from perflib.stats.intervals import t_interval
-
-__all__ = ["Curve", "knee_ratio"]
+from perflib.stats.intervals import mean_of_known, t_interval
 
 Floats = NDArray[np.float64]
-_FINE = 400  # places of a knee that are tried, evenly over log sizes
-_LEAST_SIZES, _LEAST_BATCHES = 3, 3
+_KNEE_PLACES = 400  # places of a knee that are tried, evenly over log sizes
+_MIN_SIZES, _MIN_BATCHES = 3, 3
 
 
-class Curve(NamedTuple):
+class SizeCurve(NamedTuple):
     """Ascending ``sizes`` in bytes, and log ratios of two times, ``[batch, size]``; NaN: none."""
 
     sizes: Floats
     log_ratio: Floats
 
 
-def knee_ratio(first: Curve, second: Curve, confidence: float = 0.95) -> Interval:
+def knee_ratio(first: SizeCurve, second: SizeCurve) -> Interval:
     """Log of the second curve's knee over the first one's.
 
     Both must have a knee (``find_knees``); without one the ratio is of nothing, and wide.
@@ -41,8 +39,6 @@ def knee_ratio(first: Curve, second: Curve, confidence: float = 0.95) -> Interva
     ----------
     first, second
         Of the same batches, row by row.
-    confidence
-        What share of the intervals cover the truth.
 
     Returns
     -------
@@ -63,9 +59,9 @@ def knee_ratio(first: Curve, second: Curve, confidence: float = 0.95) -> Interva
     for curve in (first, second):
         seen &= np.isfinite(curve.log_ratio).sum(axis=1) > 1
     batches = int(seen.sum())
-    if batches < _LEAST_BATCHES or min(len(first.sizes), len(second.sizes)) < _LEAST_SIZES:
+    if batches < _MIN_BATCHES or min(len(first.sizes), len(second.sizes)) < _MIN_SIZES:
         return NO_INTERVAL
-    fits = [_Fit(Curve(curve.sizes, curve.log_ratio[seen])) for curve in (first, second)]
+    fits = [_Fit(SizeCurve(curve.sizes, curve.log_ratio[seen])) for curve in (first, second)]
     every = np.ones(batches, dtype=np.bool_)
     whole = fits[1].log_knee(every) - fits[0].log_knee(every)
     without = np.array(
@@ -75,17 +71,17 @@ def knee_ratio(first: Curve, second: Curve, confidence: float = 0.95) -> Interva
             for left in range(batches)
         ]
     )
-    found = t_interval(batches * whole - (batches - 1) * without, confidence)
+    found = t_interval(batches * whole - (batches - 1) * without)
     return Interval(whole, whole - found.half_width, whole + found.half_width)
 
 
 class _Fit:
     """Where one curve rises, from any of its batches."""
 
-    def __init__(self, curve: Curve) -> None:
+    def __init__(self, curve: SizeCurve) -> None:
         self.values = curve.log_ratio
         logs = np.log(curve.sizes)
-        self.places = np.linspace(logs[0], logs[-2], _FINE)
+        self.places = np.linspace(logs[0], logs[-2], _KNEE_PLACES)
         self.rises = -np.expm1(-np.maximum(logs - self.places[:, None], 0))
 
     def log_knee(self, chosen: NDArray[np.bool_]) -> float:
@@ -100,7 +96,7 @@ class _Fit:
         power = np.maximum((free**2).sum(axis=1), 1e-12)
         gain = np.where(along > 0, along**2 / power, 0.0)
         best = int(gain.argmax())
-        if not 0 < best < _FINE - 1:
+        if not 0 < best < _KNEE_PLACES - 1:
             return float(self.places[best])
         before, here, after = gain[best - 1 : best + 2]
         bend = before - 2 * here + after
@@ -109,15 +105,9 @@ class _Fit:
 
 
 def _mean_curve(values: Floats) -> Floats:
-    """The mean of each size beside the batches' own levels; NaN where no batch has it."""
-    seen = np.isfinite(values)
+    """The mean of each size relative to the batches' levels; NaN where no batch has it."""
     level = np.zeros((len(values), 1))
     for _ in range(20):  # more than once only where values are missing
-        column = _mean(np.where(seen, values - level, 0.0), seen, 0)
-        level = _mean(np.where(seen, values - column, 0.0), seen, 1)[:, None]
+        column = mean_of_known(values - level, 0)
+        level = mean_of_known(values - column, 1)[:, None]
     return column - float(np.nanmean(column))
-
-
-def _mean(values: Floats, seen: NDArray[np.bool_], axis: int) -> Floats:
-    count = seen.sum(axis=axis)
-    return np.where(count > 0, values.sum(axis=axis) / np.maximum(count, 1), np.nan)

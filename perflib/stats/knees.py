@@ -25,18 +25,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perflib.stats.interval import Interval
-from perflib.stats.intervals import t_interval
-
-__all__ = ["Knee", "Knees", "find_knees", "half_rises"]
+from perflib.stats.intervals import mean_of_known, t_interval, t_intervals
 
 Floats = NDArray[np.float64]
-_STEP = 1e4  # as good as infinite
-_SHARPNESS = {"random": (1.0, 2.0), "cyclic": (_STEP, 20.0, 7.0, 2.0, 1.0)}
-_APART = math.log(1.6)  # if two rises fit best that are closer, they are one that is blurred
-_INEXACT = 0.06  # real rises differ from the family's by this share of their height
-_PLATEAU = 3  # sizes whose median is what lies above a knee
-_PLACES = 4  # that are tried in each gap between sizes
-_EXACT_BLOCKS = 12
+_STEP_SHARPNESS = 1e4  # as good as infinite
+_SHARPNESS = {"random": (1.0, 2.0), "cyclic": (_STEP_SHARPNESS, 20.0, 7.0, 2.0, 1.0)}
+_MIN_KNEE_DISTANCE_LOG = math.log(
+    1.6
+)  # if two rises fit best that are closer, they are one that is blurred
+_FORM_ERROR_FRACTION = 0.06  # real rises differ from the family's by this share of their height
+_PLATEAU_SIZES = 3  # sizes whose median is what is above a knee
+_PLACES_PER_GAP = 4  # that are tried in each gap between sizes
+_MAX_EXACT_BATCHES = 12
 _DRAWS = 4000
 
 
@@ -45,7 +45,7 @@ class Knee:
     """A size at which the time begins to rise.
 
     ``size``: in the unit of the sizes. Its ends are measured sizes, so it is never narrower than
-    the gap that it lies in; its low end is 0 where the rise may begin below the smallest size.
+    the gap that it is in; its low end is 0 where the rise may begin below the smallest size.
     ``height``: the log ratio that it adds at the largest size. ``p``: of a rise like this by
     chance, if there were none.
     """
@@ -86,20 +86,20 @@ def find_knees(
     sizes
         Ascending, in bytes (or pages, as you like).
     log_ratio
-        ``[block, size]``: log of one way's time over the other's, a mean or median over the rounds
-        of a block of time (see ``blocks``); NaN where there is none.
+        ``[batch, size]``: log of one way's time over the other's, a mean or median over the rounds
+        of a batch (see ``batches``); NaN where there is none.
     shape
         How the sizes were accessed: at ``random``, or in a ``cyclic`` order.
     confidence
         What share of the intervals cover the truth; a knee must have ``p`` below the rest.
     seed
-        Of the signs that are drawn where there are too many blocks to try all.
+        Of the signs that are drawn where there are too many batches to try all.
     least
         A smaller log ratio is no knee, however certain.
 
     Returns
     -------
-    The knees; none, with ``p`` 1, from fewer than three sizes or two blocks.
+    The knees; none, with ``p`` 1, from fewer than three sizes or two batches.
 
     Raises
     ------
@@ -108,18 +108,18 @@ def find_knees(
 
     Notes
     -----
-    The test changes the signs of whole blocks: if the two ways are equal but for an offset, their
-    names could be swapped in any block. Each block's own mean over the sizes is taken away before,
-    so neither an offset nor blocks that are shifted as a whole count. The statistic is the largest
-    t value of all rises in the family; fewer than five blocks can give no p below 5 %. No knee is
-    named where the time rises from the smallest size on (``p`` is small then): it lies below.
+    The test changes the signs of whole batches: if the two ways are equal but for an offset, their
+    names could be swapped in any batch. Each batch's own mean over the sizes is taken away before,
+    so neither an offset nor batches that are shifted as a whole count. The statistic is the largest
+    t value of all rises in the family; fewer than five batches can give no p below 5 %. No knee is
+    named where the time rises from the smallest size on (``p`` is small then): it is below.
 
     A second knee is tested on what the best first leaves, and must be more than what the family is
     inexact by, 6 % of all that rises. It is none if the two that fit best are closer than a factor
     of 1.6: that is one rise, blurred.
 
-    A size is in the interval of ``K`` if blocks do not agree that the best curve fits better than
-    the best one with a knee there (Student's t over blocks), or if these curves are the same within
+    A size is in the interval of ``K`` if batches do not agree that the best curve fits better than
+    the best one with a knee there (Student's t over batches), or if these curves agree within
     6 % of the knee's height. Heights are taken over all such curves.
 
     Examples
@@ -132,7 +132,7 @@ def find_knees(
     grid = np.asarray(sizes, dtype=np.float64)
     values = np.asarray(log_ratio, dtype=np.float64)
     if grid.ndim != 1 or values.ndim != 2 or values.shape[1] != grid.size:
-        msg = f"log_ratio must be [block, size] with {grid.size} sizes, not {values.shape}"
+        msg = f"log_ratio must be [batch, size] with {grid.size} sizes, not {values.shape}"
         raise ValueError(msg)
     if not (np.isfinite(grid).all() and (grid > 0).all() and (np.diff(grid) > 0).all()):
         msg = f"sizes must be positive and ascend: {grid.tolist()}"
@@ -140,21 +140,21 @@ def find_knees(
     if shape not in _SHARPNESS:
         msg = f"no shape {shape!r}; there are: {', '.join(_SHARPNESS)}"
         raise ValueError(msg)
-    excess = tuple(t_interval(column, confidence) for column in values.T)
+    excess = tuple(t_intervals(values, confidence))
     seen = np.isfinite(values)
-    while True:  # a block with one size compares nothing, nor does a size with one block
+    while True:  # a batch with one size compares nothing, nor does a size with one batch
         left = seen & (seen.sum(axis=1) >= 2)[:, None] & (seen.sum(axis=0) >= 2)
         if (left == seen).all():
             break
         seen = left
     kept, used = seen.any(axis=1), seen.any(axis=0)
     if used.sum() < 3 or kept.sum() < 2:
-        offset = t_interval(_row_means(values), confidence)
+        offset = t_interval(mean_of_known(values, 1), confidence)
         return Knees((), 1.0, math.nan, offset, excess)
     search = _Search(grid[used], values[np.ix_(kept, used)], shape, confidence, seed)
     p, knees = search.knees(least)
     first = knees[0].size.effect if knees else math.inf
-    offset = t_interval(_row_means(values[:, grid < first]), confidence)
+    offset = t_interval(mean_of_known(values[:, grid < first], 1), confidence)
     return Knees(knees, p, search.bound(), offset, excess)
 
 
@@ -177,10 +177,10 @@ def half_rises(sizes: Sequence[float] | Floats, knees: Knees) -> tuple[Interval,
 
     Returns
     -------
-    One interval a knee: the size where the mean time ratio passes half of the way from what lies
-    below the knee to what lies above (the median of the last three sizes below the next knee, or
+    One interval a knee: the size where the mean time ratio passes half of the way from what is
+    below the knee to what is above (the median of the last three sizes below the next knee, or
     of all), interpolated on logarithms. It reaches from the low end of the knee to the first size
-    whose own interval lies above half of the way, or to the largest size.
+    whose own interval is above half of the way, or to the largest size.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def half_rises(sizes: Sequence[float] | Floats, knees: Knees) -> tuple[Interval,
     for start, stop in itertools.pairwise(starts):
         above = int(np.flatnonzero(grid <= stop)[-1])
         beyond = [place for place in range(above + 1) if grid[place] > start] or [above]
-        plateau = ratio[beyond[-_PLATEAU:]]
+        plateau = ratio[beyond[-_PLATEAU_SIZES:]]
         top, _, most = np.median(np.nan_to_num(plateau, nan=math.inf), axis=0)
         half, surely = (bottom + top) / 2, (bottom + most) / 2
         before = int(np.searchsorted(grid, start, "right")) - 1
@@ -213,14 +213,6 @@ def half_rises(sizes: Sequence[float] | Floats, knees: Knees) -> tuple[Interval,
     return tuple(found)
 
 
-def _row_means(values: Floats) -> Floats:
-    """The mean of each row's numbers, NaN where a row has none."""
-    seen = np.isfinite(values)
-    count = seen.sum(axis=1)
-    total = np.where(seen, values, 0.0).sum(axis=1)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
-
-
 class _Curve(NamedTuple):
     """A curve with the rises ``chosen``: ``log_ratio`` [size], ``level`` of B and of each rise.
 
@@ -234,7 +226,7 @@ class _Curve(NamedTuple):
 
 
 class _Search:
-    """All rises that are tried, and how well each and each pair of them fits the blocks."""
+    """All rises that are tried, and how well each and each pair of them fits the batches."""
 
     def __init__(
         self, sizes: Floats, values: Floats, shape: str, confidence: float, seed: int
@@ -242,17 +234,17 @@ class _Search:
         self.sizes, self.log_sizes = sizes, np.log(sizes)
         self.values = values
         self.confidence = confidence
-        blocks = len(values)
-        self.exact = blocks <= _EXACT_BLOCKS
+        batches = len(values)
+        self.exact = batches <= _MAX_EXACT_BATCHES
         if self.exact:
-            self.signs = np.array(list(itertools.product((1.0, -1.0), repeat=blocks)))
+            self.signs = np.array(list(itertools.product((1.0, -1.0), repeat=batches)))
         else:
-            self.signs = np.random.default_rng(seed).choice((1.0, -1.0), (_DRAWS, blocks))
-        parts = (np.arange(_PLACES) + 0.5) / _PLACES
+            self.signs = np.random.default_rng(seed).choice((1.0, -1.0), (_DRAWS, batches))
+        parts = (np.arange(_PLACES_PER_GAP) + 0.5) / _PLACES_PER_GAP
         inside = self.log_sizes[:-1, None] + np.diff(self.log_sizes)[:, None] * parts
         self.places = np.append(self.log_sizes[0], inside)  # the first: from the smallest size on
         place, sharpness = np.meshgrid(np.arange(self.places.size), _SHARPNESS[shape])
-        kept = (place > 0) | (sharpness < _STEP)  # a step there is one in the first gap
+        kept = (place > 0) | (sharpness < _STEP_SHARPNESS)  # a step there is one in the first gap
         self.place, sharpness = place[kept], sharpness[kept]
         above = np.maximum(self.log_sizes - self.places[self.place][:, None], 0)
         self.rises: Floats = -np.expm1(-sharpness[:, None] * above)  # [candidate, size]
@@ -279,8 +271,11 @@ class _Search:
             first, second = np.unravel_index(int(pairs.argmax()), pairs.shape)
             both = self._curve((int(first), int(second)))
             heights = [height.effect for height in self._heights(both)]
-            apart = self.places[self.place[second]] - self.places[self.place[first]] >= _APART
-            if apart and min(heights) >= max(least, _INEXACT * sum(heights)):
+            apart = (
+                self.places[self.place[second]] - self.places[self.place[first]]
+                >= _MIN_KNEE_DISTANCE_LOG
+            )
+            if apart and min(heights) >= max(least, _FORM_ERROR_FRACTION * sum(heights)):
                 gain, curve = pairs, both
                 p_values = (p, p_second) if heights[0] > heights[1] else (p_second, p)
         found = []
@@ -299,13 +294,13 @@ class _Search:
         return max(t_interval(column, one_sided).high for column in height.T)
 
     def _rows(self, curve: Floats) -> Floats:
-        """What each block's values lie beside a curve and their own mean; 0 where there is none."""
+        """What each batch's values are off a curve and their mean; 0 where there is none."""
         away = self.values - curve
-        away = away - _row_means(away)[:, None]
+        away = away - mean_of_known(away, 1)[:, None]
         return np.where(np.isfinite(away), away, 0.0)
 
     def _p(self, rows: Floats, directions: Floats) -> float:
-        """How often changed signs of blocks give a largest t value like the one observed."""
+        """How often changed signs of batches give a largest t value like the one observed."""
         along = rows @ directions.T
         scale = np.sqrt((along**2).sum(axis=0))
         some = scale > 1e-9
@@ -320,12 +315,12 @@ class _Search:
         rows = self._rows(curve.log_ratio)
         misfit = float(np.abs(rows.mean(axis=0)).max())
         total = float(curve.log_ratio[-1] - curve.log_ratio[0])
-        if misfit < max(least / 2, _INEXACT * total):
+        if misfit < max(least / 2, _FORM_ERROR_FRACTION * total):
             return 1.0
         relative = np.exp(-curve.log_ratio)
         directions = self.rises * relative
         # What a slightly different place or sharpness of the first rise would explain is not left.
-        near = np.abs(self.place - self.place[curve.chosen[0]]) <= _PLACES // 2
+        near = np.abs(self.place - self.place[curve.chosen[0]]) <= _PLACES_PER_GAP // 2
         axes, weight, _ = np.linalg.svd(np.vstack([relative, directions[near]]).T)
         axes = axes[:, : int((weight > 0.03 * weight[0]).sum())]
         directions = directions - (directions @ axes) @ axes.T
@@ -351,12 +346,12 @@ class _Search:
         return _Curve(chosen, np.log(ratio), level, terms / ratio[:, None])
 
     def _heights(self, curve: _Curve) -> list[Interval]:
-        """What each rise adds at the largest size, with the interval over blocks."""
+        """What each rise adds at the largest size, with the interval over batches."""
         moved = self._rows(curve.log_ratio) @ np.linalg.pinv(curve.tangent).T
         terms = np.append(1.0, self.rises[list(curve.chosen), -1])
         tops = np.maximum(np.cumsum(curve.level * terms), 1e-6)
         logs = np.log(tops) + np.cumsum(moved * terms, axis=1) / tops
-        return [t_interval(height, self.confidence) for height in np.diff(logs, axis=1).T]
+        return t_intervals(np.diff(logs, axis=1), self.confidence)
 
     def _intervals(self, best: _Curve, gain: Floats, n: int) -> tuple[Interval, Interval]:
         """Size and height of the ``n``-th rise: the places, and their curves, that fit as well."""
@@ -374,14 +369,17 @@ class _Search:
                 chosen.insert(1 - n, int(partner.argmax()))
             curve = self._curve(tuple(chosen))
             toward = best.log_ratio - curve.log_ratio
-            alike = float(np.abs(toward).max()) < _INEXACT * height.effect
-            axes = np.linalg.qr(curve.tangent)[0]  # levels that vary from block to block are no
+            alike = float(np.abs(toward).max()) < _FORM_ERROR_FRACTION * height.effect
+            axes = np.linalg.qr(curve.tangent)[0]  # levels that vary from batch to batch are no
             toward = toward - axes @ (axes.T @ toward)  # evidence for another place
             better = t_interval(self._rows(curve.log_ratio) @ toward, self.confidence)
             if alike or better.low <= 0:
                 places.append(place)
-            beside = abs(place - at) == 1 and (place - 1) // _PLACES == (at - 1) // _PLACES
-            if place in places or beside:  # the places tried are coarser than heights are sure
+            neighbour = (
+                abs(place - at) == 1
+                and (place - 1) // _PLACES_PER_GAP == (at - 1) // _PLACES_PER_GAP
+            )
+            if place in places or neighbour:  # the places tried are coarser than heights are sure
                 heights.append(self._heights(curve)[n])
         equal = self.place[profile >= (1 - 1e-9) * profile.max()]  # steps anywhere in one gap
         logs = self.places[[*places, *equal]]
@@ -394,9 +392,9 @@ class _Search:
 
 
 def _mean_curve(values: Floats) -> Floats:
-    """The mean of each column, from 0 on average, free of what a block's values share."""
+    """The mean of each column, from 0 on average, free of what a batch's values share."""
     column = np.zeros(values.shape[1])
     for _ in range(20):  # more than once only where values are missing
-        column = _row_means((values - _row_means(values - column)[:, None]).T)
+        column = mean_of_known(values - mean_of_known(values - column, 1)[:, None], 0)
         column -= column.mean()
     return column

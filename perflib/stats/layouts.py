@@ -1,7 +1,7 @@
 """What random layouts say: how far a factor's levels differ, and by how much layouts alone scatter.
 
 Each trial draws a level of every factor at random, so the mean over a level's trials compares it
-with the others whatever the other factors do. As elsewhere the scatter is that of blocks of time,
+with the others whatever the other factors do. As elsewhere the scatter is that of batches,
 which may be disturbed as a whole (`perflib.stats.intervals`).
 """
 
@@ -15,21 +15,12 @@ from numpy.typing import NDArray
 from scipy import special
 
 from perflib.stats.interval import NO_INTERVAL, Interval
-from perflib.stats.intervals import t_interval
-
-__all__ = [
-    "block_levels",
-    "largest_difference",
-    "layout_variance",
-    "needed_pairs",
-    "permuted_p",
-    "shifted_correlations",
-    "within_rounds",
-]
+from perflib.stats.intervals import mean_of_known, t_interval
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-_AT_ONCE = 500
+_RESAMPLES = 4000
+_RESAMPLES_AT_ONCE = 500
 
 
 def within_rounds(values: Floats, rounds: Ints) -> Floats:
@@ -40,40 +31,33 @@ def within_rounds(values: Floats, rounds: Ints) -> Floats:
     return centred
 
 
-def block_levels(values: Floats, levels: Ints, blocks: Ints) -> Floats:
-    """``[block, level]``: the mean value of each level's trials in each block, NaN without any.
+def batch_levels(values: Floats, levels: Ints, batches: Ints) -> Floats:
+    """``[batch, level]``: the mean value of each level's trials in each batch, NaN without any.
 
-    A block's levels are given as differences from their mean: what the whole block shares is gone.
+    A batch's levels are given as differences from their mean: what the whole batch shares is gone.
     """
-    shape = int(blocks.max()) + 1, int(levels.max()) + 1
-    cell = blocks * shape[1] + levels
+    shape = int(batches.max()) + 1, int(levels.max()) + 1
+    cell = batches * shape[1] + levels
     count = np.bincount(cell, minlength=shape[0] * shape[1])
     total = np.bincount(cell, weights=values, minlength=shape[0] * shape[1])
     means = np.where(count > 0, total / np.maximum(count, 1), np.nan).reshape(shape)
-    known = np.isfinite(means)
-    shared = np.where(known, means, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
-    found: Floats = means - shared[:, None]
-    return found
+    return np.asarray(means - mean_of_known(means, 1)[:, None])
 
 
-def largest_difference(
-    by_block: Floats, confidence: float = 0.95
-) -> tuple[Interval, tuple[int, int]]:
-    """How far the slowest level lies above the fastest, and which these are: (fastest, slowest).
+def largest_difference(by_batch: Floats) -> tuple[Interval, tuple[int, int]]:
+    """How far the slowest level is above the fastest, and which these are: (fastest, slowest).
 
     The interval holds for the largest true difference: each pair of levels has an interval, all of
-    them hold at once with this confidence (Bonferroni), the largest lower end is the lower end and
+    them hold at once with 95 % confidence (Bonferroni), the largest lower end is the lower end and
     the largest upper end the upper one. It begins at 0 where no pair is known to differ.
 
     Parameters
     ----------
-    by_block
-        What `block_levels` returns.
-    confidence
-        What share of such intervals cover the truth, at least.
+    by_batch
+        What `batch_levels` returns.
     """
-    pairs = list(itertools.combinations(range(by_block.shape[1]), 2))
-    found = [t_interval(by_block[:, b] - by_block[:, a], 1 - (1 - confidence) / len(pairs))
+    pairs = list(itertools.combinations(range(by_batch.shape[1]), 2))
+    found = [t_interval(by_batch[:, b] - by_batch[:, a], 1 - 0.05 / len(pairs))
              for a, b in pairs]  # fmt: skip
     known = [place for place, one in enumerate(found) if math.isfinite(one.half_width)]
     if not known or len(known) < len(pairs):
@@ -85,10 +69,10 @@ def largest_difference(
     return Interval(abs(effect), min(low, abs(effect)), high), (a, b) if effect > 0 else (b, a)
 
 
-def permuted_p(factors: list[Floats], seed: int = 0, resamples: int = 4000) -> Floats:
-    """For each factor: how often would any of all factors look like this if levels meant nothing?
+def permuted_p(factors: list[Floats]) -> Floats:
+    """For each factor: how often would any of all factors be like this if levels meant nothing?
 
-    The names of a factor's levels are permuted within each block of time, all of a block's trials
+    The names of a factor's levels are permuted within each batch, all of a batch's trials
     together, so that neighbouring trials that resemble each other count as one. The statistic is
     the scatter of the levels' means in standard units of its own permutations; each factor is
     compared with the largest over all factors (Westfall and Young's step, single).
@@ -96,22 +80,23 @@ def permuted_p(factors: list[Floats], seed: int = 0, resamples: int = 4000) -> F
     Parameters
     ----------
     factors
-        Of each factor what `block_levels` returns.
+        Of each factor what `batch_levels` returns.
 
     Returns
     -------
     One p value a factor, corrected for their number.
     """
     observed, drawn = [], []
-    generator = np.random.default_rng(seed)
-    for by_block in factors:
+    generator = np.random.default_rng(0)
+    for by_batch in factors:
         parts = [
-            _scatter(_shuffled(by_block, generator)) for _ in range(0, resamples, _AT_ONCE)
+            _scatter(_shuffled(by_batch, generator))
+            for _ in range(0, _RESAMPLES, _RESAMPLES_AT_ONCE)
         ]  # fmt: skip
         under_null = np.concatenate(parts)
         centre, scale = float(under_null.mean()), float(under_null.std())
         unit = scale if scale > 0 else math.inf
-        observed.append((float(_scatter(by_block[None])[0]) - centre) / unit)
+        observed.append((float(_scatter(by_batch[None])[0]) - centre) / unit)
         drawn.append((under_null - centre) / unit)
     if not factors:
         return np.zeros(0)
@@ -120,15 +105,15 @@ def permuted_p(factors: list[Floats], seed: int = 0, resamples: int = 4000) -> F
                      for one in observed])  # fmt: skip
 
 
-def _shuffled(by_block: Floats, generator: np.random.Generator) -> Floats:
-    """``[draw, block, level]``: the levels' names exchanged at random in each block."""
-    shape = (_AT_ONCE, *by_block.shape)
+def _shuffled(by_batch: Floats, generator: np.random.Generator) -> Floats:
+    """``[draw, batch, level]``: the levels' names exchanged at random in each batch."""
+    shape = (_RESAMPLES_AT_ONCE, *by_batch.shape)
     order = generator.random(shape).argsort(axis=2)
-    return np.take_along_axis(np.broadcast_to(by_block, shape), order, axis=2)
+    return np.take_along_axis(np.broadcast_to(by_batch, shape), order, axis=2)
 
 
 def _scatter(drawn: Floats) -> Floats:
-    """``[draw]``: the sum of squares of the levels' means over blocks."""
+    """``[draw]``: the sum of squares of the levels' means over batches."""
     known = np.isfinite(drawn)
     mean = np.where(known, drawn, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
     scatter: Floats = (mean**2).sum(axis=1)
@@ -158,11 +143,11 @@ def shifted_correlations(counts: Floats, times: Floats) -> tuple[Floats, Floats]
     known = np.isfinite(counts)
     number = np.maximum(known.sum(axis=1, keepdims=True), 1)
     centred = np.where(known, counts - np.where(known, counts, 0).sum(axis=1)[:, None] / number, 0)
-    beside = times - times.mean()
-    square = np.maximum(_at_all_shifts(known.astype(np.float64), beside**2), 0)
+    deviations = times - times.mean()
+    square = np.maximum(_at_all_shifts(known.astype(np.float64), deviations**2), 0)
     size = np.sqrt((centred**2).sum(axis=1)[:, None] * square)
     scale = np.where(size > 1e-12 * np.abs(np.where(known, counts, 0)).max(initial=1), size, np.inf)
-    by_shift = _at_all_shifts(centred, beside) / scale
+    by_shift = _at_all_shifts(centred, deviations) / scale
     found = by_shift[:, 0]
     flat = ~np.isfinite(scale[:, 0])
     largest = np.abs(by_shift[:, 1:]).max(axis=0, initial=0)
@@ -177,7 +162,7 @@ def _at_all_shifts(rows: Floats, series: Floats) -> Floats:
     return found
 
 
-def layout_variance(centred: Floats, layouts: Ints, rounds: Ints, blocks: Ints) -> Interval:
+def layout_variance(centred: Floats, layouts: Ints, rounds: Ints, batches: Ints) -> Interval:
     """The variance between layouts, free of the scatter between starts of one layout.
 
     A layout that was started in two rounds has two values with nothing in common but the layout:
@@ -188,12 +173,12 @@ def layout_variance(centred: Floats, layouts: Ints, rounds: Ints, blocks: Ints) 
     ----------
     centred
         Of each trial what `within_rounds` returns; the layouts of a round are drawn at random.
-    layouts, rounds, blocks
-        Of each trial its layout, its round and its block of time.
+    layouts, rounds, batches
+        Of each trial its layout, its round and its batch.
 
     Returns
     -------
-    The variance with its interval, from the scatter between blocks.
+    The variance with its interval, from the scatter between batches.
     """
     order = np.lexsort((rounds, layouts))
     layout, round_ = layouts[order], rounds[order]
@@ -209,10 +194,10 @@ def layout_variance(centred: Floats, layouts: Ints, rounds: Ints, blocks: Ints) 
     kept = 1 - 1 / count[rounds[a]] - 1 / count[rounds[b]]
     kept = kept + shared[place] / (count[rounds[a]] * count[rounds[b]])
     usable = kept > 0
-    product, kept, block = (centred[a] * centred[b])[usable], kept[usable], blocks[b][usable]
+    product, kept, batch = (centred[a] * centred[b])[usable], kept[usable], batches[b][usable]
     if not product.size:
         return NO_INTERVAL
-    total, weight = np.bincount(block, weights=product), np.bincount(block, weights=kept)
+    total, weight = np.bincount(batch, weights=product), np.bincount(batch, weights=kept)
     return t_interval(total[weight > 0] / weight[weight > 0])
 
 

@@ -9,12 +9,8 @@ from numpy.typing import NDArray
 
 from perflib.stats.interval import Interval
 
-__all__ = ["naive_interval"]
 
-
-def naive_interval(
-    log_ratio: NDArray[np.float64], confidence: float = 0.95, seed: int = 0
-) -> Interval:
+def naive_interval(log_ratio: NDArray[np.float64], confidence: float = 0.95) -> Interval:
     """Median of paired log ratios with an ordinary bootstrap interval over rounds.
 
     It takes rounds for independent. On a shared host, with nothing wrong, it excluded zero in 8 of
@@ -23,7 +19,7 @@ def naive_interval(
     values = log_ratio[np.isfinite(log_ratio)]
     if values.size < 2:
         return Interval(float(values[0]) if values.size else math.nan, math.nan, math.nan)
-    drawn = np.random.default_rng(seed).choice(values, (2000, values.size))
+    drawn = np.random.default_rng(0).choice(values, (2000, values.size))
     tail = (1 - confidence) / 2
     low, high = np.quantile(np.median(drawn, axis=1), (tail, 1 - tail))
     return Interval(float(np.median(values)), float(low), float(high))

@@ -14,21 +14,10 @@ from numpy.typing import NDArray
 from scipy import special
 from scipy.cluster.hierarchy import linkage
 
-__all__ = [
-    "Split",
-    "best_split",
-    "freedom_of",
-    "residual_of",
-    "score_of",
-    "scores_of_noise",
-    "scores_of_shuffled",
-    "seen_of",
-]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-_NUMBERS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128)
-_DRAWS = 100  # of matrices without groups
+_GROUP_NUMBERS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128)
+_NULL_MATRICES = 100  # of matrices without groups
 _CELLS_AT_ONCE = 2**21  # of simulated matrices
 
 
@@ -130,7 +119,7 @@ def _cuts(residual: Floats) -> Iterator[Ints]:
     for merge in range(cores - 2):
         pair = merges[:, merge, :, None]
         names[(names == pair[:, 0]) | (names == pair[:, 1])] = cores + merge
-        if (number := cores - merge - 1) in _NUMBERS and number <= cores // 2:
+        if (number := cores - merge - 1) in _GROUP_NUMBERS and number <= cores // 2:
             there = np.zeros((count, 2 * cores), dtype=np.int64)
             np.put_along_axis(there, names, 1, axis=1)
             yield np.take_along_axis(there.cumsum(axis=1) - 1, names, axis=1)
@@ -162,19 +151,19 @@ def _moved(residual: Floats, labels: Ints) -> tuple[Ints, NDArray[np.bool_]]:
     return labels, ((sizes > 0).sum(axis=1) > 1) & (sizes != 1).all(axis=1)
 
 
-def score_of(gain: Floats, seen: NDArray[np.bool_], looks: int) -> Floats:
+def score_of(gain: Floats, seen: NDArray[np.bool_], readings: int) -> Floats:
     """What gains are on the normal scale, if the partition had been given beforehand (F test)."""
-    freedom = max(freedom_of(seen), (looks - 1) * (int(seen.sum()) // 2))
+    freedom = max(freedom_of(seen), (readings - 1) * (int(seen.sum()) // 2))
     return np.asarray(-special.ndtri(special.fdtrc(1, freedom, gain).clip(1e-300, 1.0)))
 
 
 @lru_cache(maxsize=256)
-def scores_of_noise(cores: int, known: bytes, looks: int) -> tuple[float, float]:
+def scores_of_noise(cores: int, known: bytes, readings: int) -> tuple[float, float]:
     """Mean and standard deviation of the best partition's score in matrices of pure noise."""
-    generator = np.random.default_rng([cores, looks])
+    generator = np.random.default_rng([cores, readings])
     seen = np.frombuffer(known, dtype=bool).reshape(cores, cores)
-    freedom = (looks - 1) * (int(seen.sum()) // 2)
-    wanted = max(_DRAWS, 3000 // cores)  # small matrices' scores scatter more
+    freedom = (readings - 1) * (int(seen.sum()) // 2)
+    wanted = max(_NULL_MATRICES, 3000 // cores)  # small matrices' scores scatter more
     scores = np.empty(0)
     while scores.size < wanted:
         noise, error = [], []
@@ -183,7 +172,7 @@ def scores_of_noise(cores: int, known: bytes, looks: int) -> tuple[float, float]
             noise.append(half + half.T)
             error.append(float(generator.chisquare(freedom)) / freedom if freedom else 0.0)
         gain = _best_splits(residual_of(np.array(noise), seen), seen, np.array(error)).gain
-        scores = np.append(scores, score_of(gain[gain > 0], seen, looks))
+        scores = np.append(scores, score_of(gain[gain > 0], seen, readings))
     return float(scores[:wanted].mean()), float(scores[:wanted].std())
 
 
@@ -194,8 +183,10 @@ def scores_of_shuffled(pairs: Floats) -> tuple[float, float]:
     generator = np.random.default_rng(len(pairs))
     places = np.nonzero(np.triu(seen))
     scores = np.empty(0)
-    while scores.size < _DRAWS:
-        shuffled = np.zeros((min(_at_once(len(pairs), _DRAWS), _DRAWS - scores.size), *pairs.shape))
+    while scores.size < _NULL_MATRICES:
+        shuffled = np.zeros(
+            (min(_at_once(len(pairs), _NULL_MATRICES), _NULL_MATRICES - scores.size), *pairs.shape)
+        )
         for one in shuffled:
             one[places] = generator.permutation(residual[places])
         shuffled = residual_of(shuffled + shuffled.swapaxes(1, 2), seen)

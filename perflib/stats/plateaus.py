@@ -1,7 +1,7 @@
 """Levels in a latency curve: on which segments of array sizes does one level of memory answer?
 
 While an array fits in a cache of ``C`` bytes the latency does not depend on its size ``s``. Beyond,
-a part of the accesses goes on to the next level. Accesses at random hit with probability ``C / s``;
+some accesses continue to the next level. Accesses at random hit with probability ``C / s``;
 a cyclic chase through a cache that evicts about at random misses sooner, with one that evicts the
 oldest line at once. So the curve is cut into segments, each of one of these forms::
 
@@ -10,7 +10,7 @@ oldest line at once. So the curve is cut into segments, each of one of these for
     log latency = a + b log s       a ramp: no level, or one whose end is blurred
 
 with ``b`` positive. The cuts are those of least squares with a penalty for each (Jackson et al.,
-IEEE Signal Process. Lett. 12 (2005) 105). A *level* is where the curve of a stretch rises by less
+IEEE Signal Process. Lett. 12 (2005) 105). A *level* is where the curve of a segment rises by less
 than 15 % a doubling of the size; what is steeper is a transition.
 """
 
@@ -27,23 +27,21 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from perflib.stats.interval import Interval
-from perflib.stats.intervals import robust_mean, t_interval
-
-__all__ = ["Level", "Match", "Matches", "find_levels", "match"]
+from perflib.stats.intervals import robust_mean, row_means, t_interval
 
 Floats = NDArray[np.float64]
-_FLAT = math.log(1.15)  # per doubling of the size
-_INEXACT = 0.02  # real curves differ from the forms by this, however often they are measured
+_MAX_FLAT_SLOPE_LOG = math.log(1.15)  # per doubling of the size
+_FORM_ERROR_LOG = 0.02  # real curves differ from the forms by this, however often they are measured
 _SETTLING = (1.0, 2.0, 4.0)
-_ALIKE = 3.0  # standard errors, within which a size is as fast as the level before it
-_SHORTEST = 2  # sizes in a stretch, and in a level
-_BLURRED = 16.0  # a cache that others share may end this much below what it claims ...
-_LARGER = 2.0  # ... and one that holds other lines than the cache before it this much above
+_MAX_ALIKE_ERRORS = 3.0  # standard errors, within which a size is as fast as the level before it
+_MIN_SIZES = 2  # sizes in a segment, and in a level
+_MAX_BLUR_RATIO = 16.0  # a cache that others share may end this much below what it claims ...
+_MAX_LARGER_RATIO = 2.0  # ... and one with other lines than the cache before it this much above
 
 
 @dataclass(frozen=True)
-class Level:
-    """A stretch of sizes that one level of memory answers.
+class Plateau:
+    """A range of sizes that one level of memory answers.
 
     ``latency``: the geometric mean over its sizes, in the unit of the data. ``first_bytes`` and
     ``last_bytes``: the sizes that it reaches from and to. ``array_bytes``: the measured size in
@@ -96,7 +94,7 @@ class Matches:
         return tuple(claim.name for claim in self.claims if claim.level is None)
 
 
-class _Stretch(NamedTuple):
+class _Segment(NamedTuple):
     """One cut-out piece of the curve: its sizes, and the fitted log latency and slope at each."""
 
     start: int
@@ -108,9 +106,8 @@ class _Stretch(NamedTuple):
 def find_levels(
     sizes: Sequence[float] | Floats,
     log_latency: Floats,
-    confidence: float = 0.95,
     least: float = 0.1,
-) -> tuple[Level, ...]:
+) -> tuple[Plateau, ...]:
     """Find the levels of memory that a latency curve shows.
 
     Parameters
@@ -118,11 +115,8 @@ def find_levels(
     sizes
         Of the arrays in bytes, ascending; three or more for each doubling are advised.
     log_latency
-        ``[block, size]``: natural logarithm of the latency, a mean or median over the rounds of a
-        block of time (see ``blocks``); NaN where there is none.
-    confidence
-        What share of the intervals cover the truth; neighbouring levels differ by more than chance
-        at this confidence.
+        ``[batch, size]``: natural logarithm of the latency, a mean or median over the rounds of a
+        batch (see ``batches``); NaN where there is none.
     least
         Neighbouring levels whose log latencies differ by less are one.
 
@@ -138,11 +132,11 @@ def find_levels(
 
     Notes
     -----
-    Blocks that are slower as a whole (a clock that drifts) are put to one height before the cuts
+    Batches that are slower as a whole (a clock that drifts) are put to one height before the cuts
     are looked for, so they count only in the latencies' intervals. The penalty of a cut is that of
-    the Bayesian information criterion, in units of the noise that blocks show at one size (from a
-    single block: that neighbouring sizes show), but never less than 2 %. Two segments are one
-    level if nothing steeper than a level lies between them, or if they differ by less than
+    the Bayesian information criterion, in units of the noise that batches show at one size (from a
+    single batch: that neighbouring sizes show), but never less than 2 %. Two segments are one
+    level if nothing steeper than a level is between them, or if they differ by less than
     ``least`` or by what chance does. An interval speaks of the mean over the level's sizes.
 
     Examples
@@ -160,30 +154,30 @@ def find_levels(
         msg = "sizes must ascend, and be positive"
         raise ValueError(msg)
     if values.ndim != 2 or values.shape[1] != places.size:
-        msg = f"log_latency must be [block, size], of {places.size} sizes, not {values.shape}"
+        msg = f"log_latency must be [batch, size], of {places.size} sizes, not {values.shape}"
         raise ValueError(msg)
     seen = np.isfinite(values).any(axis=0)
     places, values = places[seen], values[np.isfinite(values).any(axis=1)][:, seen]
-    if places.size < 2 * _SHORTEST:
+    if places.size < 2 * _MIN_SIZES:
         return ()
-    levelled = _without_block_offsets(values)
+    levelled = _without_batch_offsets(values)
     curve = robust_mean(levelled)
     noise = _noise(levelled, curve)
     pieces = _cut(np.log2(places), curve, noise)
     runs = [run for run in map(_flat_run, pieces) if run is not None]
-    runs = _merged(runs, pieces, np.log2(places), levelled, confidence, least)
+    runs = _merged(runs, pieces, np.log2(places), levelled, least)
     if runs and runs[0][0] > 0 and _alike(curve, (0, runs[0][0]), runs[0], least):
         runs[0] = (0, runs[0][1])
     if runs and runs[-1][1] < curve.size and _alike(curve, (runs[-1][1], None), runs[-1], least):
         runs[-1] = (runs[-1][0], curve.size)
-    grown = _grown(runs, curve, _ALIKE * noise)
-    return tuple(_level(places, values, run, confidence) for run in grown)
+    grown = _grown(runs, curve, _MAX_ALIKE_ERRORS * noise)
+    return tuple(_level(places, values, run) for run in grown)
 
 
 def _grown(runs: list[tuple[int, int]], curve: Floats, within: float) -> list[tuple[int, int]]:
     """Runs that take in the sizes after them which are as fast.
 
-    A transition that holds one size only is no stretch of its own (two sizes fit any form), so it
+    A transition that holds one size only is no segment of its own (two sizes fit any form), so it
     is put together with sizes of the level before.
     """
     grown = []
@@ -204,8 +198,8 @@ def _alike(
     return bool(abs(apart) < least)
 
 
-def _without_block_offsets(values: Floats) -> Floats:
-    """Each block moved as a whole, so that its sizes are as slow as usual in the middle."""
+def _without_batch_offsets(values: Floats) -> Floats:
+    """Each batch moved as a whole, so that its sizes are as slow as usual in the middle."""
     usual = np.nanmedian(values, axis=0)
     offset = np.nanmedian(values - usual, axis=1, keepdims=True)
     return np.asarray(values - offset)
@@ -216,25 +210,25 @@ def _noise(levelled: Floats, curve: Floats) -> float:
     if len(levelled) > 1:
         away = levelled - curve
         scatter = 1.4826 * float(np.nanmedian(np.abs(away)))
-        blocks = float(np.median(np.isfinite(away).sum(axis=0)))
+        batches = float(np.median(np.isfinite(away).sum(axis=0)))
         # The median of n values about their own mean is too small by this factor.
-        found = scatter / math.sqrt(max(blocks - 1, 1.0))
+        found = scatter / math.sqrt(max(batches - 1, 1.0))
     else:
         bend = curve[2:] - 2 * curve[1:-1] + curve[:-2]
         found = 1.4826 * float(np.median(np.abs(bend))) / math.sqrt(6)
-    return max(found, _INEXACT)
+    return max(found, _FORM_ERROR_LOG)
 
 
-def _cut(octaves: Floats, curve: Floats, noise: float) -> list[_Stretch]:
+def _cut(octaves: Floats, curve: Floats, noise: float) -> list[_Segment]:
     """The segments of least squares with a penalty for each cut."""
     word = math.log(curve.size)  # what a parameter costs
     costs = np.full((curve.size + 1, curve.size + 1), math.inf)
-    for start in range(curve.size - _SHORTEST + 1):
+    for start in range(curve.size - _MIN_SIZES + 1):
         x, y = octaves[start:] - octaves[start], curve[start:]
         fits = _squares(x, y) / noise**2 + np.array([0.0, *[word] * (1 + len(_SETTLING))])[:, None]
-        costs[start, start + _SHORTEST :] = fits.min(axis=0)[_SHORTEST - 1 :]
+        costs[start, start + _MIN_SIZES :] = fits.min(axis=0)[_MIN_SIZES - 1 :]
     return [
-        _stretch(octaves, curve, start, stop, noise**2 * word)
+        _segment(octaves, curve, start, stop, noise**2 * word)
         for start, stop in itertools.pairwise(_cheapest(costs, 3 * word))
     ]
 
@@ -242,7 +236,7 @@ def _cut(octaves: Floats, curve: Floats, noise: float) -> list[_Stretch]:
 def _cheapest(costs: Floats, penalty: float) -> list[int]:
     """Where to cut so that ``costs[start, stop]``, and a penalty a segment, sum to the least.
 
-    Exact, by dynamic programming: the best way to a place goes on from the best way to an earlier
+    Exact, by dynamic programming: the best way to a place continues from the best way to an earlier
     one. With the ends, 0 and the last place.
     """
     count = len(costs)
@@ -282,39 +276,38 @@ def _squares(x: Floats, y: Floats) -> Floats:
     return np.maximum(np.stack(rows), 0.0)
 
 
-def _stretch(octaves: Floats, curve: Floats, start: int, stop: int, dearer: float) -> _Stretch:
-    """The best form on one stretch: its log latency and its slope for each doubling."""
+def _segment(octaves: Floats, curve: Floats, start: int, stop: int, costlier: float) -> _Segment:
+    """The best form on one segment: its log latency and its slope for each doubling."""
     x, y = octaves[start:stop] - octaves[start], curve[start:stop]
     squares = _squares(x, y)[:, -1]
-    best = int(np.argmin(squares + np.array([0.0, *[dearer] * (1 + len(_SETTLING))])))
+    best = int(np.argmin(squares + np.array([0.0, *[costlier] * (1 + len(_SETTLING))])))
     if best == 0:
-        return _Stretch(start, stop, np.full(y.size, y.mean()), np.zeros(y.size))
+        return _Segment(start, stop, np.full(y.size, y.mean()), np.zeros(y.size))
     value, weight, form = _forms(x, y)[best - 1]
     middle, mean = weight @ form / weight.sum(), weight @ value / weight.sum()
     away = form - middle
     rise = float(weight @ (away * (value - mean)) / (weight @ away**2))
     fit = mean + rise * away
     if best == 1:
-        return _Stretch(start, stop, fit, np.full(y.size, rise))
+        return _Segment(start, stop, fit, np.full(y.size, rise))
     fit = np.maximum(fit, 0.1 * value)
     slope = -math.log(2) * _SETTLING[best - 2] * rise * form / fit
-    return _Stretch(start, stop, np.log(fit) + y[0], slope)
+    return _Segment(start, stop, np.log(fit) + y[0], slope)
 
 
-def _flat_run(piece: _Stretch) -> tuple[int, int] | None:
-    """The sizes of a stretch at which it is flat; all forms are flattest at their end."""
-    flat = np.flatnonzero(piece.slope <= _FLAT)
-    if flat.size < _SHORTEST:
+def _flat_run(piece: _Segment) -> tuple[int, int] | None:
+    """The sizes of a segment at which it is flat; all forms are flattest at their end."""
+    flat = np.flatnonzero(piece.slope <= _MAX_FLAT_SLOPE_LOG)
+    if flat.size < _MIN_SIZES:
         return None
     return piece.start + int(flat[0]), piece.stop
 
 
 def _merged(
     runs: list[tuple[int, int]],
-    pieces: list[_Stretch],
+    pieces: list[_Segment],
     octaves: Floats,
     levelled: Floats,
-    confidence: float,
     least: float,
 ) -> list[tuple[int, int]]:
     """Neighbouring runs that are one level put together, the most alike first."""
@@ -323,11 +316,11 @@ def _merged(
     while len(runs) > 1:
         alike = []
         for (start, stop), (begin, end) in itertools.pairwise(runs):
-            paired = _mean(levelled, begin, end) - _mean(levelled, start, stop)
-            apart = t_interval(paired, confidence)
+            paired = row_means(levelled[:, begin:end]) - row_means(levelled[:, start:stop])
+            apart = t_interval(paired)
             slope = (fit[begin] - fit[stop - 1]) / (octaves[begin] - octaves[stop - 1])
-            chance = apart.low <= 0 <= apart.high  # never from a single block: its ends are NaN
-            same = abs(slope) <= _FLAT or abs(apart.effect) < least or chance
+            chance = apart.low <= 0 <= apart.high  # never from a single batch: its ends are NaN
+            same = abs(slope) <= _MAX_FLAT_SLOPE_LOG or abs(apart.effect) < least or chance
             alike.append(abs(apart.effect) if same else math.inf)
         closest = int(np.argmin(alike))
         if math.isinf(alike[closest]):
@@ -336,23 +329,12 @@ def _merged(
     return runs
 
 
-def _mean(values: Floats, start: int, stop: int) -> Floats:
-    """Each block's mean over some sizes; NaN where it lacks one, or the mean would be another."""
-    part = values[:, start:stop]
-    seen = np.isfinite(part)
-    usual = robust_mean(part)
-    away = np.where(seen, part - usual, 0.0).sum(axis=1)
-    return np.where(
-        seen.any(axis=1), usual.mean() + away / np.maximum(seen.sum(axis=1), 1), math.nan
-    )
-
-
-def _level(places: Floats, values: Floats, run: tuple[int, int], confidence: float) -> Level:
+def _level(places: Floats, values: Floats, run: tuple[int, int]) -> Plateau:
     start, stop = run
-    latency = t_interval(_mean(values, start, stop), confidence)
+    latency = t_interval(row_means(values[:, start:stop]))
     own = places[start:stop]
     middle = float(np.log(own[[0, -1]]).mean())
-    return Level(
+    return Plateau(
         latency=Interval(*(math.exp(end) for end in latency)),
         first_bytes=float(own[0]),
         last_bytes=float(own[-1]),
@@ -361,7 +343,7 @@ def _level(places: Floats, values: Floats, run: tuple[int, int], confidence: flo
     )
 
 
-def match(levels: Sequence[Level], claimed: Mapping[str, float]) -> Matches:
+def match(levels: Sequence[Plateau], claimed: Mapping[str, float]) -> Matches:
     """Which level ends at which claimed size.
 
     Parameters
@@ -375,13 +357,13 @@ def match(levels: Sequence[Level], claimed: Mapping[str, float]) -> Matches:
     -------
     Each claim gets the level whose end is nearest, no level twice, at a twofold of the claim at
     most and at a sixteenth at least: a cache that others share can end far below its size. A level
-    without an end is what lies beyond all claims if the largest size measured exceeds them all;
+    without an end is what is beyond all claims if the largest size measured exceeds them all;
     else it is of the smallest claim that it may reach.
 
     Examples
     --------
-    >>> one = Level(Interval(1.0, 0.9, 1.1), 2048, 32768, 8192, 49152)
-    >>> rest = Level(Interval(4.0, 3.9, 4.1), 65536, 4194304, 524288, None)
+    >>> one = Plateau(Interval(1.0, 0.9, 1.1), 2048, 32768, 8192, 49152)
+    >>> rest = Plateau(Interval(4.0, 3.9, 4.1), 65536, 4194304, 524288, None)
     >>> found = match([one, rest], {"L1d": 32768, "L2": 1048576})
     >>> found.claims[0].level, found.unseen, found.memory
     (0, ('L2',), 1)
@@ -396,7 +378,7 @@ def match(levels: Sequence[Level], claimed: Mapping[str, float]) -> Matches:
     for row, (_, size) in enumerate(ordered):
         for column, level in enumerate(levels):
             ratio = (level.end_bytes or level.last_bytes) / size
-            if column != memory and 1 / _BLURRED <= ratio <= _LARGER:
+            if column != memory and 1 / _MAX_BLUR_RATIO <= ratio <= _MAX_LARGER_RATIO:
                 costs[row, column] = abs(math.log(ratio))
     rows, columns = linear_sum_assignment(costs)
     taken = {

@@ -1,6 +1,6 @@
 """How many kinds are met: compared at equal numbers of samples, because more samples meet more.
 
-Ecologists compare the number of species of two places so (rarefaction). A kind that is seldom met
+Ecologists compare the number of species of two places so (rarefaction). A kind that is rarely met
 is missed on both sides alike; the ratio of the numbers that were met is nearer to 1 than that of
 all kinds, until hardly any sample meets a new one.
 """
@@ -16,8 +16,6 @@ from scipy import stats as distributions
 from scipy.special import gammaln
 
 from perflib.stats.interval import Interval, percent
-
-__all__ = ["Richness", "expected_distinct", "more_distinct"]
 
 Ints = NDArray[np.int64]
 

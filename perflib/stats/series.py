@@ -1,6 +1,6 @@
 """A step in a series: on which date did it change, and by how much?
 
-What comes and goes is no change: the load of working hours, a slow drift. Both are fitted beside
+What comes and goes is no change: the load of working hours, a slow drift. Both are fitted next to
 the step. What is left varies from day to day rather than from value to value, so the null
 distribution and the intervals come from whole days put into another order.
 """
@@ -16,25 +16,23 @@ from scipy import special
 
 from perflib.stats.interval import Interval
 
-__all__ = ["LEAST_DAYS", "LEAST_VALUES", "Step", "find_steps"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-LEAST_VALUES = 10
-LEAST_DAYS = 7
+MIN_VALUES = 10
+MIN_DAYS = 7
 _DAY_S = 86400.0
-_EDGE = 3  # values before the first and after the last step that is looked for
-_MOST_PLACES = 400
-_OUTLYING = 5.0  # robust standard deviations at which a value is cut
-_CUTS = 4
-_CONFOUNDED = 0.05  # of a step's variance: what drift and working hours leave of it at least
-_PER_REGRESSOR = 6  # values
-_MOST_CORRELATED = 0.8  # of successive days; more is a random walk as far as so few days can tell
+_EDGE_VALUES = 3  # values before the first and after the last step that is considered
+_MAX_PLACES = 400
+_MAX_DEVIATIONS = 5.0  # robust standard deviations at which a value is cut
+_CUT_PASSES = 4
+_MIN_LEFT_FRACTION = 0.05  # of a step's variance: what drift and working hours leave of it at least
+_VALUES_PER_REGRESSOR = 6  # values
+_MAX_CORRELATION = 0.8  # of successive days; more is a random walk as far as so few days show
 
 
 @dataclass(frozen=True)
-class Step:
+class StepChange:
     """The largest step of a series.
 
     Parameters
@@ -58,11 +56,9 @@ def find_steps(
     time_s: Floats,
     values: Floats,
     *,
-    confidence: float = 0.95,
     resamples: int = 999,
-    seed: int = 0,
-) -> list[Step | None]:
-    """The largest step of each of several series, beside drift, hours of the day and weekends.
+) -> list[StepChange | None]:
+    """The largest step of each series, adjusted for drift, hours of the day and weekends.
 
     Parameters
     ----------
@@ -70,20 +66,18 @@ def find_steps(
         When the values were taken, seconds since 1970 in UTC, ascending; shape (n,).
     values
         For example logarithms of times; shape (n, series). NaN: none was taken.
-    confidence
-        Of all intervals.
     resamples
         Orders that the days are put into.
 
     Returns
     -------
-    The step of each series; ``None``: there are fewer than `LEAST_VALUES` values or `LEAST_DAYS`
-    days, all values are the same, or no step could be told from drift and working hours. Its ``p``
+    The step of each series; ``None``: there are fewer than `MIN_VALUES` values or `MIN_DAYS`
+    days, all values are the same, or no step differs from drift and working hours. Its ``p``
     is corrected for the number of series: how often the clearest of them all is as clear.
 
     Notes
     -----
-    Beside a step the model has a line; hours of the day (harmonics of 24 and 12 hours) from two
+    Next to a step the model has a line; hours of the day (harmonics of 24 and 12 hours) from two
     days on, the weekend from ten days on, where there are values enough. The statistic is the
     largest squared t of all places; its null distribution comes from permuted days, and where
     successive days are alike it counts for less by the effective number of days. A series that
@@ -92,34 +86,34 @@ def find_steps(
     count = values.shape[1]
     days = np.floor((time_s - time_s[:1]) / _DAY_S)
     known = np.isfinite(values)
-    if len(values) < LEAST_VALUES or len(np.unique(days)) < LEAST_DAYS:
+    if len(values) < MIN_VALUES or len(np.unique(days)) < MIN_DAYS:
         return [None] * count
     usual = _usual(time_s)
     basis = np.linalg.qr(usual)[0]
     places = _steps(len(values), basis)
-    enough = (known.sum(axis=0) >= max(LEAST_VALUES, len(values) / 2)) & bool(places.at.size)
+    enough = (known.sum(axis=0) >= max(MIN_VALUES, len(values) / 2)) & bool(places.at.size)
     medians = np.array(
         [np.median(values[known[:, i], i]) if enough[i] else 0 for i in range(count)]
     )
     filled = np.where(known, values, medians)
     wanted = np.flatnonzero(enough & (np.ptp(filled, axis=0) > 0))
-    orders = _orders(days, resamples, np.random.default_rng(seed))
+    orders = _orders(days, resamples, np.random.default_rng(0))
     found = {int(i): _searched(_cut(filled[:, i], basis), basis, places, days) for i in wanted}
     clearest = np.zeros(resamples)
     for one in found.values():
         clearest = np.maximum(clearest, _best(one.healthy[orders], basis, places)[2])
-    steps: list[Step | None] = [None] * count
+    steps: list[StepChange | None] = [None] * count
     freedom = max(1, len(values) - usual.shape[1] - 2)
-    few_days = _student(confidence, len(np.unique(days)) - 3)  # a line, and the step
+    few_days = _student(len(np.unique(days)) - 3)  # a line, and the step
     for i, one in found.items():
         p = (1 + int((clearest >= one.clear / one.inflation).sum())) / (1 + resamples)
         wider = few_days * math.sqrt(one.inflation * len(values) / freedom)
         again, sizes, _ = _best(one.fitted[:, None] + wider * one.left[orders], basis, places)
-        tail = [(1 - confidence) / 2, (1 + confidence) / 2]
+        tail = [0.025, 0.975]
         first, last = np.quantile(places.at[again], tail, method="nearest")
         # The resampled sizes scatter around the estimate: mirrored, they are where the truth is.
         low, high = 2 * one.size - np.quantile(sizes, tail[::-1])
-        steps[i] = Step(
+        steps[i] = StepChange(
             at=one.at,
             first=int(min(first, one.at)),
             last=int(max(last, one.at)),
@@ -129,15 +123,14 @@ def find_steps(
     return steps
 
 
-def _student(confidence: float, freedom: int) -> float:
+def _student(freedom: int) -> float:
     """By how much an interval is longer because its scatter is known from few units."""
-    tail = 0.5 + confidence / 2
-    return float(special.stdtrit(freedom, tail) / special.ndtri(tail))
+    return float(special.stdtrit(freedom, 0.975) / special.ndtri(0.975))
 
 
 @dataclass(frozen=True)
 class _Places:
-    """Where a step is looked for; each step without what the usual explains, of length one."""
+    """Where a step is sought; each step without what the usual explains, of length one."""
 
     at: Ints
     steps: Floats
@@ -191,38 +184,38 @@ def _usual(time_s: Floats) -> Floats:
     angle = 2 * np.pi * time_s / _DAY_S
     daily = [f(k * angle) for k in (1, 2) for f in (np.sin, np.cos)]
     weekend = ((np.floor(time_s / _DAY_S) + 3) % 7 >= 5).astype(float)  # 1970 began on a Thursday
-    if days[-1] >= 2 and n / (len(columns) + len(daily)) >= _PER_REGRESSOR:
+    if days[-1] >= 2 and n / (len(columns) + len(daily)) >= _VALUES_PER_REGRESSOR:
         columns += daily
-    if days[-1] >= 10 and n / (len(columns) + 1) >= _PER_REGRESSOR:
+    if days[-1] >= 10 and n / (len(columns) + 1) >= _VALUES_PER_REGRESSOR:
         columns += [weekend]
-        if len(columns) > 3 and n / (len(columns) + len(daily)) >= _PER_REGRESSOR:
+        if len(columns) > 3 and n / (len(columns) + len(daily)) >= _VALUES_PER_REGRESSOR:
             columns += [weekend * one for one in daily]
     return np.column_stack(columns)
 
 
 def _cut(values: Floats, basis: Floats) -> Floats:
     """Outlying values are drawn near: one bad run is no step, and hides none."""
-    for _ in range(_CUTS):  # the first fit may follow what is to be cut
+    for _ in range(_CUT_PASSES):  # the first fit may follow what is to be cut
         fitted = basis @ (basis.T @ values)
         rest = values - fitted
         middle = np.median(rest)
         scale = 1.4826 * np.median(np.abs(rest - middle))
         if scale == 0:
             break
-        reach = _OUTLYING * scale
+        reach = _MAX_DEVIATIONS * scale
         values = fitted + np.clip(rest, middle - reach, middle + reach)
     return values
 
 
 def _steps(n: int, basis: Floats) -> _Places:
-    every = max(1, math.ceil((n - 2 * _EDGE) / _MOST_PLACES))
-    places = np.arange(_EDGE, n - _EDGE + 1, every)
+    every = max(1, math.ceil((n - 2 * _EDGE_VALUES) / _MAX_PLACES))
+    places = np.arange(_EDGE_VALUES, n - _EDGE_VALUES + 1, every)
     raw = (np.arange(n)[:, None] >= places).astype(float)
     alone = raw - basis @ (basis.T @ raw)
     lengths = np.sqrt((alone**2).sum(axis=0))
     whole = np.sqrt((raw - raw.mean(axis=0)).var(axis=0) * n)
-    told = lengths > math.sqrt(_CONFOUNDED) * whole
-    return _Places(places[told], alone[:, told] / lengths[told], lengths[told])
+    distinct = lengths > math.sqrt(_MIN_LEFT_FRACTION) * whole
+    return _Places(places[distinct], alone[:, distinct] / lengths[distinct], lengths[distinct])
 
 
 def _inflation(left: Floats, days: Floats) -> float:
@@ -233,7 +226,7 @@ def _inflation(left: Floats, days: Floats) -> float:
     square = float((daily**2).sum())
     found = float((daily[1:] * daily[:-1]).sum()) / square if square else 0.0
     alike = found + (1 + 4 * found) / len(daily)  # without the bias of a short series
-    alike = min(max(alike, 0.0), _MOST_CORRELATED)
+    alike = min(max(alike, 0.0), _MAX_CORRELATION)
     return (1 + alike) / (1 - alike)
 
 

@@ -9,8 +9,6 @@ from scipy.optimize import brentq
 from perflib.stats.interval import Interval
 from perflib.stats.intervals import t_interval
 
-__all__ = ["share_of"]
-
 Floats = NDArray[np.float64]
 
 

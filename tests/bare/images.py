@@ -8,8 +8,6 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["Copies", "apptainer_sections", "copy", "instructions", "jsonc"]
-
 TOP = Path(__file__).parents[2]
 Copies = list[tuple[str, str]]  # from, to
 

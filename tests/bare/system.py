@@ -17,12 +17,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Bare", "MissingError", "make", "mirrors", "pip_settings", "quiet"]
-
 TOP = Path(__file__).parents[2]
 SUITES = ("trixie", "bookworm")
 USER = 1000  # one who is not root
-_NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
+# What this process starts ends with it, and what unshare starts ends with unshare.
+_NAMESPACES = (
+    "setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child"
+)  # fmt: skip
 _CONFIGURED = re.compile(r"(?i:PIP_\w+|\w+_proxy|SSL_CERT_\w+|REQUESTS_CA_BUNDLE)")
 _CERTIFICATES = Path("/etc/ssl/certs")
 _MAKE_S, _RUN_S = 300.0, 600.0  # four times and more what a machine of two busy cores takes
@@ -41,9 +42,15 @@ class Bare:
     environment: Mapping[str, str]
 
     def run(
-        self, script: str, user: int = 0, variables: Mapping[str, str] | None = None
+        self,
+        script: str,
+        user: int = 0,
+        variables: Mapping[str, str] | None = None,
+        *,
+        shown: bool = False,
+        limit_s: float = _RUN_S,
     ) -> subprocess.CompletedProcess[str]:
-        """Run lines of shell in it, with its own /proc and /sys."""
+        """Run lines of shell in it, with its own /proc and /sys; ``shown``: output goes through."""
         folder = "/root" if user == 0 else f"/home/{user}"
         home = self.root / folder[1:]
         if not home.is_dir():
@@ -52,22 +59,26 @@ class Bare:
         inside = shlex.join(
             ["chroot", f"--userspec={user}:{user}", str(self.root), "sh", "-c", f"cd; {script}"]
         )
-        mounts = (
-            f"mount -t proc proc {self.root}/proc && mount -t sysfs -o ro sysfs {self.root}/sys"
-        )
+        dev = f"{self.root}/dev"
+        mounts = " && ".join([
+            f"mount -t proc proc {self.root}/proc", f"mount -t sysfs -o ro sysfs {self.root}/sys",
+            f"mkdir -p {dev}/shm {dev}/pts", f"mount -t tmpfs -o mode=1777 tmpfs {dev}/shm",
+            f"mount -t devpts -o newinstance,ptmxmode=0666 devpts {dev}/pts",
+            f"ln -sf pts/ptmx {dev}/ptmx", f"ln -sfT /proc/self/fd {dev}/fd",
+        ])  # fmt: skip
         return subprocess.run(
             [*_NAMESPACES, "sh", "-c", f"{mounts} && exec {inside}"],
             env={
                 **self.environment, **(variables or {}),
                 "HOME": folder, "PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             },
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-            timeout=_RUN_S, check=False,
+            stdin=subprocess.DEVNULL, capture_output=not shown, text=True, errors="replace",
+            timeout=limit_s, check=False,
         )  # fmt: skip
 
 
-def make(folder: Path) -> Bare:
-    """Make a bare Debian below a folder: 13, or 12 where that cannot be had.
+def make(folder: Path, suites: Sequence[str] = SUITES) -> Bare:
+    """Make a bare Debian below a folder: 13, or 12 where that is not available.
 
     Raises
     ------
@@ -77,7 +88,7 @@ def make(folder: Path) -> Bare:
     if os.geteuid() != 0:
         msg = "a bare system is made by root only"
         raise MissingError(msg)
-    for program in ("debootstrap", "unshare"):
+    for program in ("debootstrap", "setpriv", "unshare"):
         if shutil.which(program) is None:
             msg = f"no {program}: apt-get install {program}"
             raise MissingError(msg)
@@ -89,7 +100,7 @@ def make(folder: Path) -> Bare:
         msg = "no namespaces of our own: this container allows no mounts"
         raise MissingError(msg)
     last = ""
-    for suite in SUITES:
+    for suite in suites:
         for mirror in found:
             root = Path(tempfile.mkdtemp(prefix=f"{suite}-", dir=folder))
             root.chmod(0o755)
@@ -101,7 +112,7 @@ def make(folder: Path) -> Bare:
                 return Bare(root, suite, _passed_on(root))
             last = quiet((answer.stdout + answer.stderr).strip().rpartition("\n")[2])
             shutil.rmtree(root)
-    msg = f"debootstrap made none of {', '.join(SUITES)}: {last}"
+    msg = f"debootstrap made none of {', '.join(suites)}: {last}"
     raise MissingError(msg)
 
 

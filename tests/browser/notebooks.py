@@ -8,8 +8,6 @@ from typing import Any
 
 import nbformat
 
-__all__ = ["errors", "open_notebook", "run_all", "write_notebook"]
-
 _PATIENCE_MS = 120_000
 _RUN_ALL = """async () => {
   const app = window.jupyterapp;

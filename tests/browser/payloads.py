@@ -5,8 +5,6 @@ Each calls ``ran(NUMBER)``, or asks for something of the host ``canary.invalid``
 
 from __future__ import annotations
 
-__all__ = ["CANARY", "PAYLOADS", "WATCH"]
-
 CANARY = "canary.invalid"
 
 WATCH = """

@@ -9,7 +9,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from perflib.model.paths import notebooks_dir
+from perflib.store.paths import notebooks_dir
 from tests.browser.notebooks import errors, open_notebook, run_all
 
 _FORM = ".perflib-form-kv_per_core"

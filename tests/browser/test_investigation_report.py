@@ -10,7 +10,7 @@ import pytest
 from perflib.investigation.conclusion import conclude
 from perflib.investigation.evidence import Evidence, Question, Step, Taken
 from perflib.lab.investigation_report import write_investigation
-from perflib.model.store import load
+from perflib.store.run_files import load
 from tests.investigation.cases import EXPERIMENT, PART
 
 RUNS = Path(__file__).parents[1] / "data" / "runs"

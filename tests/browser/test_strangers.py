@@ -18,7 +18,7 @@ from perflib.lab.investigation_report import write_investigation
 from perflib.lab.report import write_report
 from perflib.lab.threads.page import shown
 from perflib.model.run import Run
-from perflib.model.store import load
+from perflib.store.run_files import load
 from tests.browser.notebooks import errors, open_notebook, run_all, write_notebook
 from tests.browser.payloads import CANARY, PAYLOADS, WATCH
 from tests.investigation.cases import EXPERIMENT, PART

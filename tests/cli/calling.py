@@ -6,8 +6,6 @@ import pytest
 
 from perflib.cli import main
 
-__all__ = ["call"]
-
 
 def call(*words: str) -> int:
     """The exit status of a command."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["too_wide"]
-
 
 def too_wide(text: str) -> list[str]:
     """The lines of more than 80 columns that could have been shorter."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,16 +18,11 @@ from perflib.cli import build as command
 from perflib.cli import main
 from perflib.framework.jobs import copies_for
 from perflib.kernels.levels import BASELINE, levels_here
-from perflib.model import paths
-from perflib.model.store import load
+from perflib.store import paths
+from perflib.store.run_files import load
 
 # What describes a machine and watches its cores.
 ALWAYS = ("cpuid", "perf_counters", "core_probe")
-
-
-@pytest.fixture(autouse=True)
-def _signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest's own handlers stay
 
 
 Call = Callable[..., tuple[int, str, str]]
@@ -95,16 +89,6 @@ def test_copies_are_those_of_the_experiments_presets() -> None:
                 wanted = {"FUNCTIONS": params.functions, "FUNCTION_BYTES": params.function_bytes}
                 assert wanted == kernels.source("random_calls").define
     assert len(copies) == 2
-
-
-def test_every_kernel_declares_what_a_bundle_has_of_it() -> None:
-    for name in kernels.names():
-        source = kernels.source(name)
-        kinds = [source.bundle, *(v.get("bundle", ()) for v in source.variants.values())]
-        assert {kind for each in kinds for kind in each} <= {"library", "program", "object"}
-        for variant, _ in source.bundled():
-            assert "sanitized" not in (variant or ""), name
-        assert list(source.bundled()), name
 
 
 @pytest.fixture
@@ -183,6 +167,7 @@ def on_a_node(bundle: Path, tmp_path: Path, *words: str) -> subprocess.Completed
     return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
 
 
+@pytest.mark.slow  # a bundle with copies takes 15 s to compile
 def test_run_on_a_machine_without_a_compiler(tmp_path: Path, call: Call) -> None:
     bundle = tmp_path / "bundle"
     copies = str(copies_for(100))

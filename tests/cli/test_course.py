@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,9 @@ from perflib.batch import batch
 from perflib.cli import cli
 from perflib.course.build import handouts
 from perflib.framework import recordings
-from perflib.model.errors import UserError
-from perflib.model.paths import notebooks_dir
+from perflib.store.paths import notebooks_dir
 from tests.cli.calling import call
 from tests.cli.columns import too_wide
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest's own handlers stay
-    return tmp_path
 
 
 def printed_json(capsys: pytest.CaptureFixture[str]) -> Any:
@@ -194,8 +185,3 @@ def test_a_batch_of_recorded_notebooks(home: Path) -> None:
         "failed",
         "unknown recorded machine 'intel-gest'",
     )
-
-
-def test_a_folder_that_is_no_machine(home: Path) -> None:
-    with pytest.raises(UserError, match="holds no runs"):
-        recordings.recordings(str(home))

@@ -11,7 +11,7 @@ import pytest
 
 from perflib.cli import cli
 from perflib.experiments import get
-from perflib.model import config
+from perflib.store import config
 from tests.cli.columns import too_wide
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +63,9 @@ def test_help_has_examples_and_fits(name: str) -> None:
     assert f"perflib {name}" in examples
     assert "--profile" not in text
     assert not too_wide(text)
+    short = command.get_short_help_str(60)
+    assert short.endswith("."), short
+    assert not short.endswith("..."), short
     for option in command.params:
         if isinstance(option, click.Option):
             assert option.help, option.name

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 
 import pytest
 
-from perflib.model import store
+from perflib.store import run_files
 from tests.cli.calling import call
 
 RUNS = Path(__file__).parents[1] / "data" / "runs"
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest's own handlers stay
 
 
 def test_runs_are_exported_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -25,13 +18,13 @@ def test_runs_are_exported_and_named(tmp_path: Path, capsys: pytest.CaptureFixtu
     out = tmp_path / "out"
     assert call("export", *stored, "--out", str(out), "--json") == 0
     files = [Path(file) for file in json.loads(capsys.readouterr().out)["files"]]
-    assert [store.load(file).experiment for file in files] == ["machine", "kv_per_core"]
+    assert [run_files.load(file).experiment for file in files] == ["machine", "kv_per_core"]
     assert call("export", *stored, "--out", str(out)) == 2
     assert "already: name another folder" in capsys.readouterr().err
     assert call("export", stored[0], "--out", str(tmp_path / "b"), "--anonymous") == 0
     (file,) = (tmp_path / "b").iterdir()
     assert capsys.readouterr().out == f"exported: {file}\n"
-    assert store.load(file).provenance["machine"]["hostname"] == "host-1"
+    assert run_files.load(file).provenance["machine"]["hostname"] == "host-1"
 
 
 @pytest.mark.parametrize(

@@ -2,40 +2,49 @@
 
 from __future__ import annotations
 
-import signal
-from pathlib import Path
-
 import pytest
 
-from perflib.cli import main
-from perflib.model.store import load, runs_dir, save
+from perflib.store.run_files import load, runs_dir, save
+from tests.cli.calling import call
 from tests.cli.columns import too_wide
+from tests.stored import NAMES, RUNS, analyse_once
 
-RUNS = Path(__file__).parents[1] / "data" / "runs"
-STORED = sorted(RUNS.glob("*.parquet"))
 WORDS = {"ANOMALY", "fine", "open", "found", "no"}
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest's own handlers stay
+def _runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    analyse_once(monkeypatch)
     runs_dir().mkdir(parents=True)
-    return tmp_path
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    with pytest.raises(SystemExit) as end:
-        main(words)
+    status = call(*words)
     out, err = capsys.readouterr()
-    assert end.value.code == 0, err
+    assert status == 0, err
     assert "-q" in words or not too_wide(out)  # a line each, however long
     assert not too_wide(err)
     return out
 
 
-@pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
-def test_a_run_is_shown_in_80_columns(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+OFTEN = (
+    "code_segment",
+    "contention",
+    "count",
+    "kv_per_core",
+    "layout",
+    "machine",
+    "numa",
+    "threads",
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in NAMES],
+)
+def test_a_run_is_shown_in_80_columns(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = RUNS / f"{name}.parquet"
     brief = printed(capsys, "show", str(path))
     details = printed(capsys, "-v", "show", str(path))
     verdicts = printed(capsys, "show", str(path), "-q")
@@ -72,26 +81,19 @@ def test_runs_are_listed_and_found_by_a_beginning(capsys: pytest.CaptureFixture[
     printed(capsys, "ledger", *names, "-q")
 
 
-def test_the_doctor_fits(capsys: pytest.CaptureFixture[str]) -> None:
-    whole = printed(capsys, "doctor")
-    warnings = printed(capsys, "doctor", "-q")
-    assert "ok      " in whole
-    assert "ok      " not in warnings
-
-
 def test_a_measurement_says_what_it_does_and_quietly_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PERFLIB_PROGRESS", "log")
+    monkeypatch.setenv("PERFLIB_TAG", "from a test")
     words = ("run", "machine", "-p", "budget_s=0.2", "-p", "spin_ms=5", "-p", "cores=first")
-    with pytest.raises(SystemExit):
-        main(words)
+    call(*words)
     out, err = capsys.readouterr()
     assert out.startswith("machine-")
+    tagged = out.partition(":")[0]
     assert "machine: round 1" in err
     assert not too_wide(out + err)
-    with pytest.raises(SystemExit):
-        main([*words, "-q"])
+    call(*words, "-q")
     out, err = capsys.readouterr()
     assert err == ""
     assert {line.split()[0] for line in out.splitlines()} <= {
@@ -100,12 +102,4 @@ def test_a_measurement_says_what_it_does_and_quietly_nothing(
         "inconclusive",
     }
     assert out
-
-
-def test_the_tag_of_the_environment_is_recorded(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PERFLIB_TAG", "from a test")
-    words = ("-p", "budget_s=0.2", "-p", "spin_ms=5", "-p", "cores=first")
-    printed(capsys, "run", "machine", *words)
-    assert "tag: from a test" in printed(capsys, "show", "machine")
+    assert "tag: from a test" in printed(capsys, "show", tagged)

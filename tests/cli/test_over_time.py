@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -11,20 +10,14 @@ import pandas as pd
 import pytest
 
 from perflib.experiments import get
-from perflib.fleet.baseline import baseline_tag
+from perflib.fleet.analysis.baseline import baseline_tag
 from perflib.machine.describe import describe
-from perflib.model import store
 from perflib.model.run import Run
+from perflib.store import run_files
 from tests.cli.calling import call
 from tests.cli.columns import too_wide
 from tests.experiments.simulated import bracketed
 from tests.fleet.simulated_runs import CODE, a_run
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest's own handlers stay
 
 
 def keep(number: int, *, node: str = "node7", slower: float = 0.0, tag: str = "") -> str:
@@ -36,7 +29,7 @@ def keep(number: int, *, node: str = "node7", slower: float = 0.0, tag: str = ""
         "stopped": "precise enough",
         "problems": [],
     }
-    store.save(run, said=CODE.said(run))
+    run_files.save(run, reported=CODE.reported(run))
     return run.id
 
 
@@ -102,11 +95,11 @@ def test_a_baseline_is_measured_and_compared(capsys: pytest.CaptureFixture[str])
     assert call(*asked, "--save", "1", "--json") == 0  # with the parameters of the first
     ids = json.loads(capsys.readouterr().out)["runs"]
     assert ids[:2] == first
-    runs = [store.load(one) for one in ids]
+    runs = [run_files.load(one) for one in ids]
     assert [run.params["spin_ms"] for run in runs] == [5.0] * 3
     assert {run.provenance["tag"] for run in runs} == {baseline_tag("now")}
     assert call(*asked, "--threshold", "1000") == 0
-    assert store.runs()[-1].id in capsys.readouterr().out
+    assert run_files.runs()[-1].id in capsys.readouterr().out
 
 
 def test_a_trend_tells_the_day_and_what_else_changed(
@@ -165,7 +158,7 @@ def keep_kv(name: str, node: str, pages: str, stolen: float = 0.0, minute: int =
         "machine": {"hostname": node},
         "start": f"2026-03-02T10:{minute:02}:00.000+00:00",
     }
-    store.save(Run(name, kv.name, params, table, provenance))
+    run_files.save(Run(name, kv.name, params, table, provenance))
 
 
 def test_a_guest_is_compared_with_its_host(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +12,8 @@ import pandas as pd
 import pytest
 
 from perflib.experiments import get
-from perflib.model import store
 from perflib.model.run import Run
+from perflib.store import run_files
 from tests.cli.calling import call
 
 RUNS = Path(__file__).parents[1] / "data" / "runs"
@@ -22,16 +21,13 @@ HOSTILE = "=1\x1b[2J\n\u202eé"
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFLIB_PROGRESS", "none")
-    monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest's own handlers stay
-    return tmp_path / "home"
 
 
 def saved(name: str = "kv_per_core", *, analysed: bool = True) -> Run:
-    run = store.load(RUNS / f"{name}.parquet")
-    store.save(run, said=get(name).said(run) if analysed else None)
+    run = run_files.load(RUNS / f"{name}.parquet")
+    run_files.save(run, reported=get(name).reported(run) if analysed else None)
     return run
 
 
@@ -56,7 +52,7 @@ def test_a_query_as_json_and_csv(capsys: pytest.CaptureFixture[str]) -> None:
     sql = "SELECT cpu, value, 'nan'::DOUBLE AS n, [1, 2] AS l FROM levels ORDER BY cpu"
     assert call("query", sql, "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    levels = store.query("SELECT value FROM levels ORDER BY cpu")["value"].tolist()
+    levels = run_files.query("SELECT value FROM levels ORDER BY cpu")["value"].tolist()
     assert found["columns"] == ["cpu", "value", "n", "l"]
     assert found["rows"] == [[cpu, levels[cpu], None, [1, 2]] for cpu in (0, 1)]
     assert call("query", sql, "--csv") == 0
@@ -69,7 +65,7 @@ def test_a_query_as_json_and_csv(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("how", [[], ["-v"], ["--csv"], ["--json"], ["-q"]])
 def test_hostile_texts_are_data(how: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     samples = pd.DataFrame({"name": [HOSTILE], HOSTILE: [1]})
-    store.save(Run("x-1", "x", {}, samples, {"machine": {"hostname": HOSTILE}}))
+    run_files.save(Run("x-1", "x", {}, samples, {"machine": {"hostname": HOSTILE}}))
     assert call("query", "SELECT * FROM samples", *how) == 0
     assert call("query", "SELECT node FROM runs", *how) == 0
     out = capsys.readouterr().out
@@ -130,8 +126,8 @@ def test_runs_without_findings_are_told_and_analysed(capsys: pytest.CaptureFixtu
 
 def test_runs_are_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "other"
-    run = store.load(RUNS / "machine.parquet")
-    store.save(replace(run, id="machine-1"), other / "a.parquet")
+    run = run_files.load(RUNS / "machine.parquet")
+    run_files.save(replace(run, id="machine-1"), other / "a.parquet")
     assert call("import", str(other)) == 0
     assert capsys.readouterr().out.splitlines() == ["1 imported, 0 there already"]
     assert call("import", str(other), "--json") == 0

@@ -5,32 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perflib.cli import main
 from perflib.cli import measure as measure_command
+from perflib.cli.output import Wanted
 from perflib.experiments import get
-from perflib.model.store import load, runs
+from perflib.store.run_files import load, runs, runs_dir
+from tests.cli.calling import call
 from tests.instruments.perf.test_recorder import needs_perf
 
 EVENT = get("event_profile")
 BURN = "import time; t = time.process_time()\nwhile time.process_time() < t + {}: pass"
-
-
-def call(*words: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(["record", *words])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
-    return tmp_path
 
 
 @pytest.fixture
@@ -38,9 +25,9 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What would be measured."""
     seen: dict[str, Any] = {}
 
-    def measured(name: str, given: dict[str, Any], words: tuple[str, ...], *_: object) -> None:
+    def measured(name: str, given: dict[str, Any], wanted: Wanted, *_: object) -> None:
         assert name == "event_profile"
-        seen.update(given, words=words)
+        seen.update(given, words=wanted.assignments)
         EVENT.params(given)
 
     monkeypatch.setattr(measure_command, "measured", measured)
@@ -65,13 +52,13 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_options_are_parameters(
     given: dict[str, Any], words: list[str], expected: dict[str, Any]
 ) -> None:
-    assert call("-q", *words) == 0
+    assert call("record", "-q", *words) == 0
     assert given.items() >= expected.items()
     assert ("once" in given) == (words[:2] != ["--core", "0,1"])
 
 
 def test_p_says_otherwise(given: dict[str, Any]) -> None:
-    assert call("-q", "-p", "once=false", "-p", "job_timeout_s=5", "--", "x") == 0
+    assert call("record", "-q", "-p", "once=false", "-p", "job_timeout_s=5", "--", "x") == 0
     assert given.keys().isdisjoint({"once", "job_timeout_s"})
     assert given["words"] == ("once=false", "job_timeout_s=5")
 
@@ -91,18 +78,17 @@ def test_p_says_otherwise(given: dict[str, Any]) -> None:
     ],
 )
 def test_what_is_wrong_is_a_sentence(
-    capsys: pytest.CaptureFixture[str], home: Path, words: list[str], says: str
+    capsys: pytest.CaptureFixture[str], words: list[str], says: str
 ) -> None:
-    assert call(*words) == 2
+    assert call("record", *words) == 2
     errors = " ".join(capsys.readouterr().err.split())
     assert says in errors
-    assert not (home / "runs").exists()
+    assert not runs_dir().exists()
 
 
 @needs_perf
-def test_a_job_is_a_saved_run(capsys: pytest.CaptureFixture[str], home: Path) -> None:
-    assert home.is_dir()
-    assert call("--json", "--", sys.executable, "-c", BURN.format(0.4)) == 0
+def test_a_job_is_a_saved_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("record", "--json", "--", sys.executable, "-c", BURN.format(0.4)) == 0
     output = capsys.readouterr()
     errors = " ".join(output.err.split())
     assert "A sample's instruction is where the interrupt was taken" in errors
@@ -121,13 +107,12 @@ def test_a_job_is_a_saved_run(capsys: pytest.CaptureFixture[str], home: Path) ->
 
 
 @needs_perf
-def test_each_name_is_a_profile_of_its_own(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+def test_each_name_is_a_profile_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     job = BURN.format(0.2)
     lines = "\n".join(f"print('begin {name}')\n{job}\nprint('end {name}')" for name in "aba")
     named = [r"job_begin=begin (?P<event>\w)", r"job_end=end (?P<event>\w)"]
     words = [word for pair in named for word in ("-p", pair)]
-    assert home.is_dir()
-    assert call("--event", "a|b", *words, "--", sys.executable, "-c", lines) == 0
+    assert call("record", "--event", "a|b", *words, "--", sys.executable, "-c", lines) == 0
     assert "a: the samples are of one core" in " ".join(capsys.readouterr().out.split())
     (saved,) = runs()
     run = load(saved.id)
@@ -142,11 +127,10 @@ def test_each_name_is_a_profile_of_its_own(capsys: pytest.CaptureFixture[str], h
 
 
 @needs_perf
-def test_a_process_is_recorded_in_segments(home: Path) -> None:
-    assert home.is_dir()
+def test_a_process_is_recorded_in_segments() -> None:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as job:
         try:
-            assert call("-q", "--pid", str(job.pid), "--for", "1s") == 0
+            assert call("record", "-q", "--pid", str(job.pid), "--for", "1s") == 0
             assert job.poll() is None
         finally:
             job.kill()

@@ -8,18 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from perflib.cli import main
 from perflib.cli.reference import experiment_page, reference
 from perflib.experiments import NAMES, get
+from tests.cli.calling import call
 from tests.cli.columns import too_wide
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 
 
 def listed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    with pytest.raises(SystemExit) as end:
-        main(["list", *words])
-    assert end.value.code == 0
+    assert call("list", *words) == 0
     return capsys.readouterr().out
 
 

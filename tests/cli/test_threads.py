@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from perflib.cli import measure as measure_command
+from perflib.cli.output import Wanted
 from perflib.experiments import get
 from perflib.instruments.joblog.jobrun import job_argv
 from perflib.instruments.threads import record as recording_module
 from perflib.model.run import Run
-from perflib.model.store import save, saved_path
+from perflib.store.run_files import save, saved_path
 from tests.cli.calling import call
 from tests.experiments.threads.thread_samples import samples
 from tests.instruments.threads.made import made_recording
@@ -27,9 +28,9 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What would be measured."""
     seen: dict[str, Any] = {}
 
-    def measured(name: str, given: dict[str, Any], words: tuple[str, ...], *_: object) -> None:
+    def measured(name: str, given: dict[str, Any], wanted: Wanted, *_: object) -> None:
         assert name == "threads"
-        seen.update(given, words=words)
+        seen.update(given, words=wanted.assignments)
         THREADS.params(given)
 
     def chosen(backend: str | None, *, running: bool) -> str:
@@ -82,9 +83,8 @@ def test_a_backend_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[
 
 
 @pytest.fixture
-def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def saved() -> str:
     """A run with two recordings, one thread of which has a hostile name."""
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
     names = {"Initial": "Initial", "Final": "Final"}
     params = THREADS.params({}).model_dump(mode="json")
     save(Run(RUN, "threads", params, samples(rounds=2), {"recordings": names}))
@@ -114,13 +114,13 @@ def test_a_recording_is_shown(saved: str, capsys: pytest.CaptureFixture[str]) ->
 def test_a_recording_is_exported_and_becomes_a_page(
     saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = {name: tmp_path / name for name in ("perfetto", "firefox", "page.html")}
-    made = [f"--{name}={files[name]}" for name in ("perfetto", "firefox")]
-    assert call("threads", "export", saved, "--version", "Final", *made) == 0
+    files = {name: tmp_path / name for name in ("perfetto", "page.html")}
+    trace = f"--perfetto={files['perfetto']}"
+    assert call("threads", "export", saved, "--version", "Final", trace) == 0
     assert call("threads", "html", saved, str(files["page.html"])) == 0
     assert all(file.stat().st_size > 100 for file in files.values())
     assert call("threads", "export", saved) == 2
-    assert "which format?" in capsys.readouterr().err
+    assert "--perfetto" in capsys.readouterr().err
 
 
 def test_what_is_not_there_is_named(saved: str, capsys: pytest.CaptureFixture[str]) -> None:

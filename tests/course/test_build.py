@@ -19,12 +19,12 @@ from perflib.course.items import Choice, Prediction
 from perflib.framework.recordings import machine_for
 from perflib.model.errors import UserError
 from tests.course.running import SCORE, evidence_of, executed, printed, score
+from tests.notebooks.forked import ForkServer
 
 EVERY = {one.lesson.name: one for one in handouts()}
-# Those that run in every test are few: a kernel takes seconds.
-_OFTEN = ("machine", "code_segment")
+_OFTEN = "machine"
 RUN = [
-    pytest.param(one, id=name, marks=() if name in _OFTEN else pytest.mark.slow)
+    pytest.param(one, id=name, marks=() if name == _OFTEN else pytest.mark.slow)
     for name, one in EVERY.items()
     if "recorded = " in one.notebook.read_text()
 ]
@@ -135,7 +135,6 @@ def closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A student's computer: no runs, no predictions, no environment variable that opens."""
     monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PERFLIB_PROGRESS", "none")
-    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")  # as Jupyter's
     monkeypatch.delenv("PERFLIB_SOLUTIONS", raising=False)
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
@@ -158,24 +157,30 @@ def _wrong(one: Handout) -> str:
     return "\n".join([*lines, "print(json.dumps(said))"])
 
 
-@pytest.mark.usefixtures("closed")
-@pytest.mark.parametrize("one", RUN)
-def test_solutions_earn_full_marks_and_typical_wrong_answers_less(one: Handout) -> None:
-    done = executed(made(one, "solution", machine_for(one.notebook)), SCORE, _wrong(one))
+@pytest.mark.xdist_group("notebooks")  # one process executes them all
+def test_solutions_earn_full_marks_and_typical_wrong_answers_less(
+    server: ForkServer, closed: Path
+) -> None:
+    """Of the other lessons tests/notebooks runs the solutions; each has tests of wrong answers."""
+    one = EVERY[_OFTEN]
+    done = executed(server, made(one, "solution", MACHINE), closed / "work", SCORE, _wrong(one))
     for name, row in score(done.cells[-2]).items():
         assert row["points"] == row["of"], (name, row["says"])
-    said = json.loads(printed(done.cells[-1]))
-    assert said
-    for name, points, of, says, hint in said:
+    judged = json.loads(printed(done.cells[-1]))
+    assert judged
+    for name, points, of, says, hint in judged:
         assert points < of, (name, says)
         assert says, name
         assert hint or not one.lesson.item(name).hints, name
 
 
-@pytest.mark.usefixtures("closed")
+@pytest.mark.xdist_group("notebooks")  # one process executes them all
 @pytest.mark.parametrize("one", RUN)
-def test_a_student_who_does_nothing_earns_nothing_and_sees_no_error(one: Handout) -> None:
-    done = executed(made(one, "student", machine_for(one.notebook)), SCORE)
+def test_a_student_who_does_nothing_earns_nothing_and_sees_no_error(
+    server: ForkServer, closed: Path, one: Handout
+) -> None:
+    student = made(one, "student", machine_for(one.notebook))
+    done = executed(server, student, closed / "work", SCORE)
     for name, row in score(done.cells[-1]).items():
         is_prediction = isinstance(one.lesson.item(name), Prediction)
         assert row["points"] == 0, name
@@ -183,9 +188,9 @@ def test_a_student_who_does_nothing_earns_nothing_and_sees_no_error(one: Handout
 
 
 @pytest.mark.slow  # nbgrader starts three times, and runs two notebooks
-@pytest.mark.parametrize("name", ["code_segment", "tlbs_and_huge_pages"])
-def test_nbgrader_grades_what_it_hands_out(name: str, closed: Path) -> None:
+def test_nbgrader_grades_what_it_hands_out(closed: Path) -> None:
     pytest.importorskip("nbgrader")
+    name = _OFTEN
     course = closed / "course"
     build(course, [EVERY[name]], "nbgrader", MACHINE)
     _nbgrader(course, "generate_assignment", name)

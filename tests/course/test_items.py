@@ -193,13 +193,18 @@ def test_every_lesson_is_whole(name: str) -> None:
             assert item.hints, item.name
         if isinstance(item, Choice):  # its wrong options are typical wrong answers, and explained
             assert all(item.because.values()), item.name
+            assert item.judge(item.right).share == 1.0, item.name
             for answer, why in item.wrong:
-                assert item.judge(answer).share < 1, item.name
+                judged = item.judge(answer)
+                assert judged.share < 1, item.name
+                assert judged.says, item.name
                 assert why, item.name
         if isinstance(item, Code):
             assert item.judge(item.reference).share == 1.0, item.name
             for answer, why in item.wrong:
-                assert item.judge(answer).share < 1.0, (item.name, why)
+                judged = item.judge(answer)
+                assert judged.share < 1.0, (item.name, why)
+                assert judged.says, item.name
             random.seed(0)
             assert item.judge(item.reference).share == 1.0, item.name
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import perflib as pl
-from perflib.course.items import Choice, Code, Prediction, Relation
-from perflib.course.lab import Lab
+from perflib.course.items import Relation
 from perflib.course.lesson import Lesson, declared, names
 from perflib.course.needs import NEEDS, need
 from perflib.course.relations import found, reads, verdict
+from perflib.course.worksheet import Lab
 from perflib.model.errors import UserError
-from perflib.model.paths import notebooks_dir
 
 DOCS = Path(__file__).parents[2] / "docs" / "course"
 MACHINE = "intel-guest"
@@ -26,74 +23,9 @@ LABS = [
 ]  # fmt: skip
 
 
-def cells(name: str) -> list[dict[str, Any]]:
-    text = (notebooks_dir() / "course" / f"{name}.ipynb").read_text()
-    found: list[dict[str, Any]] = json.loads(text)["cells"]
-    return found
-
-
 @pytest.fixture(params=LABS)
 def lesson(request: pytest.FixtureRequest) -> Lesson:
     return declared(request.param)
-
-
-def rows(text: str, heading: str) -> list[list[str]]:
-    """The table below a heading of a page, without its head."""
-    part = text.split(f"## {heading}\n")[1].split("\n## ", maxsplit=1)[0]
-    lines = [line for line in part.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
-
-
-def test_the_rubric_has_the_points_of_the_items(lesson: Lesson) -> None:
-    *each, total = rows((DOCS / f"{lesson.name}.md").read_text(), "Rubric")
-    wanted = [[one.name, type(one).__name__.lower(), f"{one.points:g}"] for one in lesson.items]
-    assert each == wanted
-    assert total[-1] == f"{sum(one.points for one in lesson.items):g}"
-
-
-def test_the_notes_have_every_typical_wrong_answer(lesson: Lesson) -> None:
-    text = (DOCS / f"{lesson.name}.md").read_text()
-    noted = [(row[0], row[2]) for row in rows(text, "Typical wrong answers")]
-    assert noted == [(one.name, why) for one in lesson.items for _, why in one.wrong]
-
-
-def test_the_plan_has_the_times_of_the_notebook(lesson: Lesson) -> None:
-    text = "\n".join(
-        "".join(cell["source"]) for cell in cells(lesson.name) if cell["cell_type"] == "markdown"
-    )
-    times = [
-        int(minutes) for minutes in re.findall(r"^## .+ \((\d+) minutes\)$", text, re.MULTILINE)
-    ]
-    assert sum(times) == lesson.minutes
-    assert f"{lesson.minutes} minutes" in text
-    plan = rows((DOCS / f"{lesson.name}.md").read_text(), "Plan")
-    ends = [int(row[0].split(" to ")[1]) for row in plan]
-    assert [end - begin for begin, end in zip([0, *ends], ends, strict=False)] == times
-
-
-def test_every_item_is_checked_once_in_order(lesson: Lesson) -> None:
-    checked = [
-        re.search(r'lab\.check\("(.+?)"', "".join(cell["source"]))
-        for cell in cells(lesson.name)
-        if "check" in cell["metadata"].get("tags", [])
-    ]
-    named = [found[1] for found in checked if found]
-    assert sorted(named) == sorted(one.name for one in lesson.items)
-    exercises = [one.name for one in lesson.items if not isinstance(one, Prediction)]
-    assert [name for name in named if name in exercises] == exercises
-
-
-def test_a_wrong_choice_or_function_earns_nothing_and_says_why(lesson: Lesson) -> None:
-    for item in lesson.items:
-        if isinstance(item, Choice | Code):
-            assert item.wrong, item.name
-        if isinstance(item, Choice):
-            assert item.judge(item.right).share == 1
-        if isinstance(item, Code):
-            assert item.judge(item.reference).share == 1, item.name
-        for answer, why in item.wrong if isinstance(item, Choice | Code) else ():
-            judged = item.judge(answer)
-            assert (judged.share, bool(judged.says)) == (0, True), (item.name, why)
 
 
 # What else a relation's check is given: a recorded run, of an experiment with these parameters.

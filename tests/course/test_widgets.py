@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from perflib.course.items import Choice
-from perflib.course.lab import Checked, Lab
 from perflib.course.widgets import Guess, Question
+from perflib.course.worksheet import Checked, Lab
 from perflib.model.errors import UserError
-from tests.course.test_lab import LESSON
+from tests.course.test_worksheet import LESSON
 
 ITEM = Choice(
     name="4",

@@ -31,7 +31,7 @@ def samples(
     slow, burst_share = slow or {}, burst_share or {}
     total_s = rounds * cores * 0.1
     bursts = {
-        cpu: _bursts(generator, share, burst_s, 3 * total_s) for cpu, share in burst_share.items()
+        cpu: bursts_of(generator, share, burst_s, 3 * total_s) for cpu, share in burst_share.items()
     }
     now_s = 0.0
     parts = []
@@ -60,9 +60,10 @@ def samples(
     return pd.concat(parts, ignore_index=True)
 
 
-def _bursts(
+def bursts_of(
     generator: np.random.Generator, share: float, length_s: float, until_s: float
 ) -> list[tuple[float, float]]:
+    """When bursts begin and end, which take a share of the time."""
     found = []
     now_s = 0.0
     while now_s < until_s:
@@ -101,7 +102,7 @@ def bracketed(
     slow, clock, busy = slow or {}, clock or {}, busy or {}
     taken, stolen = taken or {}, stolen or {}
     hidden = {
-        cpu: _bursts(generator, share, 3.0, 2 * seconds) for cpu, share in (unseen or {}).items()
+        cpu: bursts_of(generator, share, 3.0, 2 * seconds) for cpu, share in (unseen or {}).items()
     }
     costs = generator.lognormal(0, 0.3, (events, slices))
     costs *= 0.25e6 / costs.mean()
@@ -118,20 +119,22 @@ def bracketed(
             if any(begin <= now_ns / 1e9 < end for begin, end in hidden.get(cpu, [])):
                 cpu_ns *= 1.06
             cpu_ns += 15e3 * (generator.random(costs.shape) < cpu_ns / 4e6)
-            cost, probes = np.ones(costs.size), np.ones((2, costs.size))
             offset = np.cumsum(cpu_ns.ravel()) - cpu_ns.ravel()
-            for place in range(costs.size):
+            extra, place = np.empty(costs.size), 0
+            share = busy.get(cpu, 0.3)
+            while place < costs.size:  # a turn for each burst and each pause
                 on, factor, until = sibling[cpu]
-                share = busy.get(cpu, 0.3)
-                if begin_ns + offset[place] > until and 0 < share < 1:
-                    on = not on
-                    mean_ns = 50e6 * (share if on else 1 - share)
-                    length_ns = generator.exponential(mean_ns) + 1e6
-                    factor = 1 + generator.uniform(0.15, 0.6)
-                    sibling[cpu] = (on, factor, begin_ns + offset[place] + length_ns)
-                    probes[0, place] = probes[1, max(0, place - 1)]
-                cost[place] = 1 + (factor - 1) * generator.uniform(0.7, 1) if on else 1.0
-                probes[:, place] = 1 + (factor - 1) * generator.uniform(0.6, 1.1, 2) if on else 1.0
+                end = costs.size
+                if 0 < share < 1:
+                    end = max(place, int(np.searchsorted(offset, until - begin_ns, "right")))
+                extra[place:end] = factor - 1 if on else 0.0
+                place = end
+                if place < costs.size:
+                    length_ns = generator.exponential(50e6 * (1 - share if on else share)) + 1e6
+                    until = begin_ns + offset[place] + length_ns
+                    sibling[cpu] = (not on, 1 + generator.uniform(0.15, 0.6), until)
+            cost = 1 + extra * generator.uniform(0.7, 1, costs.size)
+            probes = 1 + extra * generator.uniform(0.6, 1.1, (2, costs.size))
             cpu_ns = cpu_ns.ravel() * cost
             ports = 4076 * (1 + clock.get(cpu, 0.0)) * probes
             chain = 1743 * (1 + clock.get(cpu, 0.0)) * (1 + 0.15 * (probes - 1))
@@ -144,25 +147,22 @@ def bracketed(
                 waits[name] = hits * chunk_ns
             wall_ns = cpu_ns + waits["taken"] + waits["stolen"]
             start_ns = begin_ns + np.cumsum(wall_ns) - wall_ns
-            parts.append(
-                pd.DataFrame(
-                    {
-                        "round": round_,
-                        "cpu": cpu,
-                        "event": np.repeat(np.arange(events), slices),
-                        "slice": np.tile(np.arange(slices), events),
-                        "start_ns": start_ns.astype(np.int64),
-                        "time_ns": wall_ns,
-                        "cpu_time_ns": cpu_ns,
-                        "run_delay_ns": waits["taken"],
-                        "throttled_ns": np.nan,
-                        "probe_before_ns": quantised[0][0],
-                        "probe_after_ns": quantised[0][1],
-                        "chain_before_ns": quantised[1][0],
-                        "chain_after_ns": quantised[1][1],
-                    }
-                )
-            )
+            columns = {
+                "round": np.full(costs.size, round_),
+                "cpu": np.full(costs.size, cpu),
+                "event": np.repeat(np.arange(events), slices),
+                "slice": np.tile(np.arange(slices), events),
+                "start_ns": start_ns.astype(np.int64),
+                "time_ns": wall_ns,
+                "cpu_time_ns": cpu_ns,
+                "run_delay_ns": waits["taken"],
+                "throttled_ns": np.full(costs.size, np.nan),
+                "probe_before_ns": quantised[0][0],
+                "probe_after_ns": quantised[0][1],
+                "chain_before_ns": quantised[1][0],
+                "chain_after_ns": quantised[1][1],
+            }
+            parts.append(columns)
             now_ns = begin_ns + float(wall_ns.sum()) + 2e6
         round_ += 1
-    return pd.concat(parts, ignore_index=True)
+    return pd.DataFrame({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})

@@ -12,8 +12,8 @@ import pytest
 
 from perflib.experiments import importing
 from perflib.experiments.importing import import_runs
-from perflib.model import store
 from perflib.model.errors import MeasurementError, UserError
+from perflib.store import run_files
 from tests.disk import files_no_larger_than
 
 RUNS = Path(__file__).parents[1] / "data" / "runs"
@@ -30,8 +30,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def other(tmp_path: Path) -> Path:
     """Another store, with one run and what else may lie there."""
     runs = tmp_path / "other" / "runs"
-    run = store.load(RUNS / "kv_per_core.parquet")
-    store.save(replace(run, id=RUN), runs / f"{RUN}.parquet")
+    run = run_files.load(RUNS / "kv_per_core.parquet")
+    run_files.save(replace(run, id=RUN), runs / f"{RUN}.parquet")
     return runs
 
 
@@ -46,7 +46,7 @@ def test_a_run_is_copied_byte_by_byte_once(other: Path, home: Path) -> None:
     assert (home / f"{RUN}.parquet").read_bytes() == source.read_bytes()
     assert [one.state for one in import_runs([other, source])] == ["there already"] * 2
     assert [one.name for one in home.iterdir()] == [f"{RUN}.parquet"]
-    assert store.load(RUN).experiment == "kv_per_core"
+    assert run_files.load(RUN).experiment == "kv_per_core"
 
 
 def test_the_name_is_the_runs_and_not_the_files(other: Path, home: Path) -> None:
@@ -58,8 +58,8 @@ def test_the_name_is_the_runs_and_not_the_files(other: Path, home: Path) -> None
 def test_another_file_of_a_run_is_refused_and_nothing_is_replaced(other: Path, home: Path) -> None:
     import_runs([other])
     before = (home / f"{RUN}.parquet").read_bytes()
-    run = store.load(RUN)
-    store.save(replace(run, samples=run.samples.head(50)), other / f"{RUN}.parquet")
+    run = run_files.load(RUN)
+    run_files.save(replace(run, samples=run.samples.head(50)), other / f"{RUN}.parquet")
     (one,) = import_runs([other])
     assert (one.state, one.run) == ("refused", RUN)
     assert "the store has another file of this run" in one.reason
@@ -68,12 +68,12 @@ def test_another_file_of_a_run_is_refused_and_nothing_is_replaced(other: Path, h
 
 def test_what_is_no_run_has_a_reason_and_spoils_none_of_the_rest(other: Path, home: Path) -> None:
     raw = (other / f"{RUN}.parquet").read_bytes()
-    run = store.load(other / f"{RUN}.parquet")
+    run = run_files.load(other / f"{RUN}.parquet")
     other.joinpath("a_cut.parquet").write_bytes(raw[: len(raw) // 2])
-    store.save(replace(run, id="b-1", experiment="none"), other / "b.parquet")
+    run_files.save(replace(run, id="b-1", experiment="none"), other / "b.parquet")
     wrong = run.samples.assign(time_ns=-1.0)
-    store.save(replace(run, id="c-1", samples=wrong), other / "c.parquet")
-    store.save(replace(run, id="../../d"), other / "d.parquet")
+    run_files.save(replace(run, id="c-1", samples=wrong), other / "c.parquet")
+    run_files.save(replace(run, id="../../d"), other / "d.parquet")
     os.mkfifo(other / "e.parquet")
     other.joinpath("f.parquet").symlink_to("/dev/zero")
     other.joinpath("g-1.journal").write_text("{}\n")
@@ -157,21 +157,23 @@ def test_what_a_killed_import_left_is_removed(other: Path, home: Path) -> None:
 
 
 def test_parameters_are_checked_of_every_run(other: Path) -> None:
-    run = store.load(other / f"{RUN}.parquet")
+    run = run_files.load(other / f"{RUN}.parquet")
     for end in "bc":
         params = {**run.params, "events": -1}
-        store.save(replace(run, id=f"{RUN[:-1]}{end}", params=params), other / f"{end}.parquet")
+        run_files.save(replace(run, id=f"{RUN[:-1]}{end}", params=params), other / f"{end}.parquet")
     assert [one.state for one in import_runs([other])] == ["refused", "refused", "imported"]
 
 
 def several(other: Path) -> list[Path]:
     """Files enough for two workers; the third is damaged."""
     raw = (other / f"{RUN}.parquet").read_bytes()
-    run = store.load(other / f"{RUN}.parquet")
+    run = run_files.load(other / f"{RUN}.parquet")
     paths = []
     for end in "bcdefg":
         paths.append(other / f"{end}.parquet")
-        store.save(replace(run, id=f"{RUN[:-1]}{end}", samples=run.samples.head(100)), paths[-1])
+        run_files.save(
+            replace(run, id=f"{RUN[:-1]}{end}", samples=run.samples.head(100)), paths[-1]
+        )
     paths[2].write_bytes(raw[:100])
     return paths
 
@@ -198,6 +200,7 @@ def test_a_worker_that_dies_costs_no_file(other: Path, monkeypatch: pytest.Monke
     assert [one.state for one in outcomes].count("imported") == 5
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_all_workers(other: Path, home: Path) -> None:
     paths = several(other)
     with (
@@ -209,7 +212,7 @@ def test_a_full_disk_ends_all_workers(other: Path, home: Path) -> None:
 
 
 def test_recordings_of_threads_stay_where_they_are() -> None:
-    run = store.load(RUNS / "threads.parquet")
+    run = run_files.load(RUNS / "threads.parquet")
     assert run.provenance["recordings"]
     (one,) = import_runs([RUNS / "threads.parquet"])
     assert (one.state, one.reason) == ("imported", "its recordings of threads were left behind")

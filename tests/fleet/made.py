@@ -9,9 +9,9 @@ from typing import Any
 from perflib.fleet import attempts, results
 from perflib.fleet.manifest import Row
 from perflib.fleet.plan import Plan
-from perflib.model.reading import read_run
 from perflib.model.run import new_id
-from perflib.model.store import save
+from perflib.store.reading import read_run
+from perflib.store.run_files import save
 
 RECORDED = Path(__file__).parents[1] / "data" / "runs"
 

@@ -8,8 +8,6 @@ import pandas as pd
 from perflib import experiments
 from perflib.model.run import Run
 
-__all__ = ["CODE", "a_run"]
-
 CODE = experiments.get("code_segment")
 
 

@@ -22,8 +22,6 @@ import psutil
 from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 
-__all__ = ["NODES", "PROGRAMS", "NoSlurmError", "Slurm", "slurm", "wait_until"]
-
 NODES = ("node1", "node2", "node3", "node4")
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo", "scontrol")
 _WAIT_S = 120.0  # other tests run beside

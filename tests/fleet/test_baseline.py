@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perflib.fleet.baseline import LEAST_RUNS, UNCHANGED, against_baseline, parameters_of
-from perflib.fleet.trend import ALL
+from perflib.fleet.analysis.baseline import LEAST_RUNS, UNCHANGED, against_baseline, parameters_of
+from perflib.fleet.analysis.trend import ALL
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from tests.fleet.simulated_runs import CODE, a_run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -12,12 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from perflib.fleet.condor import write
 from perflib.fleet.nodes import Node
 from perflib.fleet.outcomes import outcomes
 from perflib.fleet.plan import Plan, create, planned
-from perflib.model import store
-from perflib.model.errors import UserError
+from perflib.store import run_files
 from tests.fleet.slurm import wait_until
 
 pytest.importorskip("snakemake", reason="pip install 'perflib-jupyter[fleet]'")
@@ -66,7 +65,7 @@ def test_here_one_after_the_other_and_nothing_of_the_engine_beside(
     assert [one.attempts for one in outcomes(plan)] == [1, 1, 1, 0]
     collected = json.loads(call("collect", str(plan.folder), "--json").stdout)
     assert (collected["states"], collected["missing"]) == ({"imported": 3}, 1)
-    assert {one.run for one in found[:3]} == {one.id for one in store.runs()}
+    assert {one.run for one in found[:3]} == {one.id for one in run_files.runs()}
     left = {path.name for path in home.iterdir()}
     assert left == {"plan", "data", "node"}
     assert list((home / "node").iterdir()) == []
@@ -92,7 +91,18 @@ def test_a_row_that_fails_does_not_stop_the_others(home: Path, kernels: Path) ->
     assert "no CPU 4000" in call("status", str(plan.folder)).stdout
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def of_plan(plan: Plan) -> list[str]:
+    """The command lines of processes that work on a plan: they name it, or are in its folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            if str(plan.folder) in words or (process / "cwd").readlink() == plan.folder:
+                found.append(words)
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_driver_that_ends_is_started_again_and_goes_on(
     number: int, home: Path, kernels: Path
 ) -> None:
@@ -103,8 +113,9 @@ def test_a_driver_that_ends_is_started_again_and_goes_on(
         assert call("run", str(plan.folder)).stderr.startswith("perflib: another 'perflib fleet")
         driver.send_signal(number)
         _, said = driver.communicate(timeout=90)
-    if number == signal.SIGINT:
-        assert f"'perflib fleet run {plan.folder}' goes on" in said
+    wait_until("all of it has ended", lambda: of_plan(plan) == [])
+    if number != signal.SIGKILL:
+        assert f"'perflib fleet run {plan.folder}' continues" in said
         states = [one.state for one in outcomes(plan)]
         assert states[2] == "waiting"
         assert "cancelled" in states
@@ -115,6 +126,7 @@ def test_a_driver_that_ends_is_started_again_and_goes_on(
     assert not any(one.second for one in found)  # nothing was measured twice
     made = [path for path in (plan.folder / "attempts").iterdir() if '"done"' in path.read_text()]
     assert len(made) == 2
+    assert list((home / "node").iterdir()) == []
 
 
 def test_what_is_missing_is_a_sentence(
@@ -126,48 +138,12 @@ def test_what_is_missing_is_a_sentence(
     assert answer.returncode == 2
     assert "none of the plan's nodes (n2 ...) is this host" in answer.stderr
     monkeypatch.setenv("PATH", str(home))
-    for on, program in (("slurm", "sbatch"), ("htcondor", "condor_submit")):
-        answer = call("run", str(plan.folder), "--on", on)
-        assert answer.returncode == 2
-        assert f"there is no {program} here" in answer.stderr
+    answer = call("run", str(plan.folder), "--on", "slurm")
+    assert answer.returncode == 2
+    assert "there is no sbatch here" in answer.stderr
     monkeypatch.setenv("PATH", os.defpath)
     here = mine(home / "other", kernels, 1)
     (here.folder / "Snakefile").write_text("rule all: input: nonsense\n")
     answer = call("run", str(here.folder))
     assert answer.returncode == 1
     assert "Snakemake did not start any job" in answer.stderr
-
-
-# --- HTCondor: described, never submitted --------------------------------------------------------
-
-
-def test_what_htcondor_is_told(home: Path, kernels: Path) -> None:
-    plan = mine(home, kernels, 1)
-    keys = list(plan.rows)
-    text = write(plan, keys, 3600).read_text()
-    commands = dict(line.split(" = ", 1) for line in text.splitlines() if " = " in line)
-    assert commands["requirements"] == '(Machine == "$(machine)")'
-    carried = commands["transfer_input_files"].split(", ")
-    assert carried == ["plan.json", "manifest.csv", "driver.txt", str(kernels)]
-    assert commands["transfer_output_files"] == "incoming"
-    queued = text.partition("queue key, machine, limit_s from (\n")[2].splitlines()
-    here = plan.rows[keys[0]].node
-    assert queued == [f"  {keys[0]}, {here}, 200", f"  {keys[1]}, n2, 200", ")"]
-
-
-def test_htcondor_reads_it(home: Path, kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CONDOR_CONFIG", "ONLY_ENV")  # it looks for a pool when it is imported
-    htcondor = pytest.importorskip("htcondor", reason="pip install 'htcondor<25'")
-    plan = mine(home, kernels, 1)
-    read = htcondor.Submit(write(plan, list(plan.rows), 3600).read_text())
-    assert read["initialdir"] == str(plan.folder)
-    items = list(read.itemdata())
-    assert [one["key"] for one in items] == list(plan.rows)
-    assert read.expand("executable") == sys.executable
-
-
-def test_a_folder_that_htcondor_cannot_name(home: Path, kernels: Path) -> None:
-    plan = mine(home / "a, b", kernels, 1)
-    with pytest.raises(UserError, match="make the plan in another folder"):
-        write(plan, list(plan.rows), 3600)
-    assert not (plan.folder / "condor.sub").exists()

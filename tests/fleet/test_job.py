@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from perflib.fleet import attempts, job, results
-from perflib.fleet.job import Told, perform
+from perflib.fleet.job import JobOutcome, perform
 from perflib.fleet.manifest import Row
 from perflib.fleet.outcomes import Outcome, outcomes
 from perflib.fleet.plan import Plan
-from perflib.model.reading import read_run
+from perflib.store.reading import read_run
 from tests.disk import small_disk
 from tests.fleet.made import made
 from tests.fleet.slurm import wait_until
@@ -61,7 +61,7 @@ def quick(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Plan:
 def test_a_row_is_measured_once_and_published_whole(plan: Plan, home: Path) -> None:
     row = only(plan)
     told = perform(plan, row)
-    assert told == Told("done", facts=without(end(plan), "state", "reason", "end"))
+    assert told == JobOutcome("done", facts=without(end(plan), "state", "reason", "end"))
     run = read_run(results.result(plan, row.key))
     assert (run.params, run.provenance["tag"]) == (row.params, row.key)
     assert run.provenance["kernel"]["bundle"]["sha256"] == plan.bundle
@@ -236,7 +236,9 @@ def in_its_place(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
 
 def test_a_crash(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     in_its_place(monkeypatch, "sh", "-c", "echo no memory >&2; kill -SEGV $$")
-    refused(plan, "failed", "was ended by SIGSEGV (Segmentation fault); it said: no memory")
+    refused(
+        plan, "failed", "was ended by SIGSEGV (Segmentation fault); its last message: no memory"
+    )
 
 
 def test_what_perflib_says(plan: Plan, home: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.fleet.nodes import Node, as_csv, ask_sinfo, from_condor, from_sinfo, parse, read
+from perflib.fleet.nodes import Node, as_csv, from_sinfo, parse, query_sinfo, read
 from perflib.model.errors import UserError
 
 # Slurm 22.05: a node of two partitions, one whose host has another name, one without features.
@@ -17,10 +17,6 @@ node1|vm|lab*|(null)|2|2000
 node1|vm|debug|(null)|2|2000
 node2|vm|lab*|skylake,rack7|64|192000
 """
-# HTCondor 23: a machine of two slots, and one that does not know its system.
-CONDOR = "n1.farm.org\tX86_64\tAlmaLinux9\t64\t257000\n" * 2 + (
-    "n2.farm.org\tX86_64\tundefined\t128\t515000\n"
-)
 
 
 def test_a_table_keeps_all_that_it_says_of_a_node() -> None:
@@ -91,23 +87,16 @@ def test_what_sinfo_answers() -> None:
         from_sinfo("\n")
 
 
-def test_what_condor_status_answers() -> None:
-    first, second = from_condor(CONDOR)
-    assert (first.name, first.hostname) == ("n1.farm.org", "n1.farm.org")
-    assert first.attributes["system"] == "AlmaLinux9"
-    assert second.attributes == {"arch": "X86_64", "cpus": "128", "memory_mb": "515000"}
-
-
 def test_a_scheduler_that_is_not_there_or_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="there is no sinfo here"):
-        ask_sinfo(None)
+        query_sinfo(None)
     program = tmp_path / "sinfo"
     program.write_text('#!/bin/sh\necho "sinfo: error: $5" >&2; exit 1\n')
     program.chmod(0o755)
     with pytest.raises(UserError, match="sinfo fails: sinfo: error"):
-        ask_sinfo("no such partition")
+        query_sinfo("no such partition")
     program.write_text('#!/bin/sh\necho "n1|h1|$4|(null)|2|20"\n')
-    assert ask_sinfo("batch")[0].attributes["partition"] == "--partition=batch"
+    assert query_sinfo("batch")[0].attributes["partition"] == "--partition=batch"

@@ -18,8 +18,8 @@ from perflib.fleet.driver import driving, is_driven
 from perflib.fleet.nodes import Node
 from perflib.fleet.outcomes import STATES, outcomes, table
 from perflib.fleet.plan import Plan, create, planned
-from perflib.model import store
 from perflib.model.errors import UserError
+from perflib.store import run_files
 from tests.fleet.made import done, made
 
 
@@ -104,7 +104,7 @@ def test_one_driver_at_a_time(farm: Plan) -> None:
         ):
             pass
     assert not is_driven(farm)
-    assert "goes on" in outcomes(farm)[0].reason
+    assert "continues" in outcomes(farm)[0].reason
 
 
 def test_outcomes_as_a_table(farm: Plan, home: Path) -> None:
@@ -144,11 +144,11 @@ def test_collect_takes_what_is_whole_and_what_its_row_says(farm: Plan, home: Pat
     ]
     assert found["n2"].reason == "its parameters are not those of the manifest"
     assert "n3" not in found
-    saved = {one.id for one in store.runs()}
+    saved = {one.id for one in run_files.runs()}
     assert saved == {found["n0"].run, found["n1"].run}
     again = collect(farm)
     assert [one.state for one in again] == ["there already", "there already", "refused"]
-    assert {one.id for one in store.runs()} == saved
+    assert {one.id for one in run_files.runs()} == saved
     with (farm.folder / "collected.csv").open(newline="") as file:
         listed = list(csv.DictReader(file))
     assert [line["run"] for line in listed[:2]] == [found["n0"].run, found["n1"].run]
@@ -175,7 +175,7 @@ def test_a_file_of_another_node_or_of_none_is_refused(farm: Plan, home: Path) ->
     assert "several keys have run" in found[1][1]
     assert "several keys have run" in found[2][1]
     assert found[3][1] == found[4][1] == "it is no run's file"
-    assert store.runs() == []
+    assert run_files.runs() == []
 
 
 def test_a_run_of_which_the_store_has_another_file_is_refused(farm: Plan, home: Path) -> None:
@@ -184,10 +184,10 @@ def test_a_run_of_which_the_store_has_another_file_is_refused(farm: Plan, home: 
     (one,) = collect(farm)
     place.unlink()
     place.with_suffix(".sha256").unlink()
-    kept = store.saved_path(one.run).read_bytes()
-    samples = store.load(one.run).samples.iloc[:-1]
+    kept = run_files.saved_path(one.run).read_bytes()
+    samples = run_files.load(one.run).samples.iloc[:-1]
     done(farm, row, home, id=one.run, samples=samples)
     (again,) = collect(farm)
     assert again.state == "refused"
     assert "replaces none" in again.reason
-    assert store.saved_path(one.run).read_bytes() == kept
+    assert run_files.saved_path(one.run).read_bytes() == kept

@@ -10,21 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from perflib.cli import main
 from perflib.fleet import manifest
 from perflib.fleet.manifest import key_of
 from perflib.fleet.nodes import Node
 from perflib.fleet.plan import Plan, create, open_plan, planned
 from perflib.model.errors import UserError
+from tests.cli.calling import call
 
 FARM = [Node(f"n{number}", f"n{number}", {"rack": "A"}) for number in range(3)]
-
-
-def call(*words: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(["fleet", *words])
-    assert isinstance(end.value.code, int)
-    return end.value.code
 
 
 def test_every_experiment_on_every_node_with_the_parameters_that_it_has() -> None:
@@ -157,14 +150,14 @@ def test_the_command(
     monkeypatch.chdir(tmp_path)
     Path("nodes.csv").write_text("node,rack\nn1,A\nn2,B\n")
     words = ["plan", "nodes.csv", "-e", "kv_per_core", "--out", "plan", "--bundle", str(kernels)]
-    assert call(*words, "-p", "budget_s=60", "--json") == 0
+    assert call("fleet", *words, "-p", "budget_s=60", "--json") == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["nodes"], said["rows"]) == (2, 2)
-    assert call("status", "plan", "--json") == 0
+    assert call("fleet", "status", "plan", "--json") == 0
     said = json.loads(capsys.readouterr().out)
     assert said["states"] == {"waiting": 2}
-    assert said["rows"][0]["reason"] == "'perflib fleet run plan' goes on"
-    assert call("status", "plan") == 0
+    assert said["rows"][0]["reason"] == "'perflib fleet run plan' continues"
+    assert call("fleet", "status", "plan") == 0
     assert "     2  waiting" in capsys.readouterr().out
 
 
@@ -211,7 +204,7 @@ def test_a_mistake_is_a_sentence_and_nothing_is_written(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("nodes.csv").write_text("n1\n")
-    assert call(*words) == 2
+    assert call("fleet", *words) == 2
     assert says in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["nodes.csv"]
 

@@ -19,7 +19,7 @@ import pytest
 from perflib.fleet import attempts
 from perflib.fleet.outcomes import Outcome, outcomes
 from perflib.fleet.plan import Plan, open_plan
-from perflib.model import store
+from perflib.store import run_files
 from tests.fleet.slurm import NODES, PROGRAMS, NoSlurmError, Slurm, slurm, wait_until
 
 pytest.importorskip(
@@ -123,7 +123,7 @@ def test_four_nodes_each_once_and_collected(farm: Farm) -> None:
     assert end == 0  # the allocation is exclusive
     answer = farm.call("collect", "plan", "--json")
     assert json.loads(answer.stdout)["states"] == {"imported": 4}
-    assert {one.run for one in outcomes(plan)} == {one.id for one in store.runs()}
+    assert {one.run for one in outcomes(plan)} == {one.id for one in run_files.runs()}
 
 
 @pytest.mark.slow
@@ -194,6 +194,6 @@ def test_interrupted_it_cancels_what_it_submitted(farm: Farm) -> None:
         wait_until("all measure", lambda: all(one.attempts for one in outcomes(plan)))
         driver.send_signal(signal.SIGINT)
         _, said = driver.communicate(timeout=120)
-    assert "'perflib fleet run plan' goes on" in said.replace(f"{farm.home}/", "")
+    assert "'perflib fleet run plan' continues" in said.replace(f"{farm.home}/", "")
     wait_until("no job is left", lambda: not farm.slurm.ask("squeue", "--noheader"))
     assert {one.state for one in outcomes(plan)} <= {"cancelled", "done"}

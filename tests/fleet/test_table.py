@@ -11,14 +11,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perflib.fleet.table import attributes_of, farm_table
+from perflib.fleet.analysis.table import attributes_of, farm_table
 from perflib.lab.farm import farm
-from perflib.model import store
 from perflib.model.errors import UserError
 from perflib.model.run import Run
+from perflib.store import run_files
 from tests.hostile_names import NAMES, RUNS
 
-MACHINE = store.load(RUNS / "kv_per_core.parquet").provenance["machine"]
+MACHINE = run_files.load(RUNS / "kv_per_core.parquet").provenance["machine"]
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def saved(host: str, day: int, cpus: Mapping[int, float], **machine: Any) -> str
     ]
     said = {"perflib_levels": json.dumps({"perflib": "1.0", "levels": levels})}
     run = Run(name, "kv_per_core", {}, pd.DataFrame({"cpu": [0]}), provenance)
-    store.save(run, said=said)
+    run_files.save(run, reported=said)
     return name
 
 

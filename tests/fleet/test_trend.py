@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import perflib as pl
-from perflib.fleet.trend import ALL, over_time, series
+from perflib.fleet.analysis.trend import ALL, over_time, series
 from perflib.model.finding import Finding
 
 CORES = 4

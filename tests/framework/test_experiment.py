@@ -17,13 +17,14 @@ import pytest
 
 from perflib.experiments import NAMES, get
 from perflib.framework.experiment import Experiment
+from perflib.framework.steps import Steps
 from perflib.machine.describe import describe
 from perflib.measure.journal import Journal
 from perflib.measure.process import WorkerError
 from perflib.measure.schedule import Status, round_order
-from perflib.model import store
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.run import Run
+from perflib.store import run_files
 from tests.disk import files_no_larger_than, small_disk
 from tests.framework.tiny import ARMS, Tiny, TinyParams, tokens
 
@@ -71,7 +72,7 @@ def test_measured_saved_and_the_journal_removed(folder: Path) -> None:
     assert files(folder) == [f"{run.id}.parquet"]
     check_whole(run, 5, run.provenance["plan"]["offset"])
     assert len(seen) == len(run.samples) == run.provenance["trials"]
-    back = store.load(run.id)
+    back = run_files.load(run.id)
     assert back.provenance == json.loads(json.dumps(run.provenance))
     assert tokens(back.samples) == tokens(run.samples)
     assert back.params == params(rounds=4, seed=5).model_dump(mode="json")
@@ -141,7 +142,7 @@ def test_crashing_kernel_ends_it_and_what_was_measured_is_saved(folder: Path) ->
     with pytest.raises(MeasurementError, match="kernel 'faulty' crashed\nWhat was") as caught:
         tiny.measure(params(rounds=10**9))
     (name,) = files(folder)
-    run = store.load(folder / name)
+    run = run_files.load(folder / name)
     assert str(caught.value).endswith(f"is saved as run {run.id}")
     assert run.provenance["stopped"] == "failed"
     assert run.provenance["failed_trials"] == 3
@@ -159,9 +160,9 @@ def test_mistake_in_an_experiment_keeps_the_journal() -> None:
     tiny.before_trial = mistake
     with pytest.raises(ZeroDivisionError):
         tiny.measure(params())
-    ((name, status),) = [(entry.id, entry.status) for entry in store.runs()]
+    ((name, status),) = [(entry.id, entry.status) for entry in run_files.runs()]
     assert status == "interrupted"
-    check_whole(Tiny().resume(name), 1, offset_of(store.load(name)))
+    check_whole(Tiny().resume(name), 1, offset_of(run_files.load(name)))
 
 
 def offset_of(run: Run) -> int:
@@ -207,7 +208,7 @@ def kill_while_measuring(folder: Path, seed: int) -> tuple[str, list[str]]:
 def test_killed_process_loses_nothing_and_its_run_goes_on(folder: Path) -> None:
     name, before = kill_while_measuring(folder, seed=9)
     assert len(before) >= 40
-    assert [(entry.id, entry.status) for entry in store.runs()] == [(name, "interrupted")]
+    assert [(entry.id, entry.status) for entry in run_files.runs()] == [(name, "interrupted")]
     journal = folder / f"{name}.journal"
     raw = journal.read_bytes()
     journal.write_bytes(raw + raw[-50:-1])  # killed in the middle of a line
@@ -300,7 +301,9 @@ def check_full_disk(error: MeasurementError, folder: Path) -> tuple[str, list[st
     before = [token for trial in opened.trials for token in trial["columns"]["token"]]
     opened.close()
     assert f"{len(before)} trials" in str(error)
-    assert [(entry.id, entry.status) for entry in store.runs()] == [(journal.stem, "interrupted")]
+    assert [(entry.id, entry.status) for entry in run_files.runs()] == [
+        (journal.stem, "interrupted")
+    ]
     return journal.stem, before
 
 
@@ -308,7 +311,7 @@ def resumed(name: str, before: list[str]) -> None:
     run = Tiny().resume(name)
     assert tokens(run.samples)[: len(before)] == before
     check_whole(run, 1, offset_of(run))
-    assert [(entry.id, entry.status) for entry in store.runs()] == [(name, "saved")]
+    assert [(entry.id, entry.status) for entry in run_files.runs()] == [(name, "saved")]
 
 
 def test_disk_full_while_measuring_loses_nothing(folder: Path) -> None:
@@ -328,14 +331,14 @@ def test_disk_full_while_measuring_loses_nothing(folder: Path) -> None:
 def test_disk_full_while_saving_loses_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save = store.save
+    save = run_files.save
 
     def save_on_a_full_disk(run: Run) -> Path:
         with files_no_larger_than(1000):
             return save(run)
 
     with monkeypatch.context() as patch:
-        patch.setattr("perflib.model.store.save", save_on_a_full_disk)
+        patch.setattr("perflib.store.run_files.save", save_on_a_full_disk)
         with pytest.raises(MeasurementError, match="cannot be saved") as caught:
             Tiny().measure(params(rounds=4))
     assert [Path(name).suffix for name in files(folder)] == [".journal"]
@@ -407,8 +410,9 @@ class Lacking(Experiment):
     def unavailable(self) -> str:
         return "perf is not allowed here"
 
-    def _part(self, module: str) -> Any:
-        return SimpleNamespace(plan=lambda _: {"module": module})
+    def _steps(self) -> Steps[TinyParams]:
+        measure = SimpleNamespace(plan=lambda _: {"planned": True}, take=None)
+        return Steps(measure, SimpleNamespace(findings=None, tables=None))
 
 
 def test_what_a_machine_lacks_is_said_before_anything_is_made() -> None:
@@ -418,4 +422,4 @@ def test_what_a_machine_lacks_is_said_before_anything_is_made() -> None:
 
 def test_what_a_setting_may_bring_is_asked_for_while_it_is_in_force() -> None:
     with_setting = TinyParams.make({"settings": "perf_event_paranoid=-1"})
-    assert Lacking().plan(with_setting) == {"module": "measure"}
+    assert Lacking().plan(with_setting) == {"planned": True}

@@ -12,14 +12,16 @@ import pytest
 from perflib.experiments import NAMES, get
 from perflib.framework.levels import levels, levels_table
 from perflib.framework.schema import Column
-from perflib.model import store
 from perflib.model.errors import UserError
+from perflib.store import run_files
 
 RUNS = Path(__file__).parents[1] / "data" / "runs"
 OWN = {
     "layout": {"s", "percent"},
+    "sensitivity": {"s"},
     "memory_load": {"ns"},
     "contention": {"ns"},
+    "bracketed": {"ns"},
     "simulate": {"per 1000 instructions"},
     "count": {"per s", "ns per s", "us per s", "ms per s"},
     "kv_per_core": {"ms"},
@@ -76,9 +78,9 @@ def test_what_is_no_positive_number_is_no_level() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_levels_of_each_experiment(name: str) -> None:
     """Of the stored runs: as many as cores and settings, all in the unit of what was measured."""
-    experiment, run = get(name), store.load(RUNS / f"{name}.parquet")
+    experiment, run = get(name), run_files.load(RUNS / f"{name}.parquet")
     found = experiment.levels(run)
-    measured = [column for column in experiment.columns if column.role == "measured"]
+    measured = [one for one in experiment.columns if one.role == "measured" and not one.set]
     assert list(found) == ["cpu", "setting", "value", "unit"]
     assert found.empty == (not measured)
     assert not found.duplicated(["cpu", "setting"]).any()
@@ -92,7 +94,7 @@ def test_levels_of_each_experiment(name: str) -> None:
 
 
 def test_kv_has_one_level_a_core_that_follows_what_its_events_take() -> None:
-    kv, run = get("kv_per_core"), store.load(RUNS / "kv_per_core.parquet")
+    kv, run = get("kv_per_core"), run_files.load(RUNS / "kv_per_core.parquet")
     times = [name for name in map(str, run.samples) if name.endswith("time_ns")]
     slow = run.samples.copy()
     slow[times] = slow[times].astype(float)
@@ -108,7 +110,7 @@ def test_kv_has_one_level_a_core_that_follows_what_its_events_take() -> None:
 
 
 def test_levels_distrust_samples_as_an_analysis_does() -> None:
-    run = store.load(RUNS / "memory_levels.parquet")
+    run = run_files.load(RUNS / "memory_levels.parquet")
     broken = run.samples.assign(latency_ns=-1.0)
     with pytest.raises(UserError, match="latency_ns"):
         get("memory_levels").levels(replace(run, samples=broken))

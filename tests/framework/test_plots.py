@@ -35,7 +35,7 @@ def test_few_cores_are_all_coloured_and_of_many_the_slowest() -> None:
 def test_a_core_keeps_its_colour_whoever_is_slow() -> None:
     cores = range(4)
     one = pd.DataFrame({"cpu": cores, "bytes": 1024.0, "slowdown_percent": [0.0, 0.0, 0.0, 9.0]})
-    one = one.assign(low_percent=-1.0, high_percent=10.0)
+    one = one.assign(slowdown_percent_low=-1.0, slowdown_percent_high=10.0)
     other = one.assign(slowdown_percent=[9.0, 0.0, 0.0, 0.0])
     above, below = Figure().subplots(2, 1)
     slowdowns(above, one, "bytes")

@@ -12,9 +12,9 @@ import pytest
 from perflib.experiments import get
 from perflib.experiments.analysing import analyse_runs
 from perflib.framework.levels import levels_table
-from perflib.model import store
 from perflib.model.errors import MeasurementError
 from perflib.model.run import Run
+from perflib.store import run_files
 from tests.disk import files_no_larger_than
 from tests.framework.tiny import Tiny, TinyParams
 from tests.model.made import slower
@@ -37,11 +37,11 @@ def measured(monkeypatch: pytest.MonkeyPatch, analyse: Callable[[Any, Run], Any]
 def test_a_saved_run_carries_findings_and_levels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tiny, "levels", lambda *_: levels_table([(8, "n=1", 2.5, "ns")]))
     run = measured(monkeypatch, lambda *_: [slower(8, "supported", 12.0)])
-    found = store.query("SELECT run, subject, effect FROM findings").to_numpy().tolist()
+    found = run_files.query("SELECT run, subject, effect FROM findings").to_numpy().tolist()
     assert found == [[run.id, "cpu8", 12.0]]
-    levels = store.query("SELECT cpu, setting, value, unit FROM levels").to_numpy().tolist()
+    levels = run_files.query("SELECT cpu, setting, value, unit FROM levels").to_numpy().tolist()
     assert levels == [[8, "n=1", 2.5, "ns"]]
-    assert store.load(run.id).provenance == run.provenance
+    assert run_files.load(run.id).provenance == run.provenance
 
 
 def test_an_analysis_that_fails_costs_the_findings_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,11 +49,11 @@ def test_an_analysis_that_fails_costs_the_findings_alone(monkeypatch: pytest.Mon
         raise ZeroDivisionError
 
     run = measured(monkeypatch, fails)
-    back = store.load(run.id)
+    back = run_files.load(run.id)
     assert len(back.samples) == len(run.samples) > 0
     (remark,) = back.provenance["remarks"]
     assert remark == "the run is saved without findings: its analysis failed: ZeroDivisionError"
-    assert store.query("SELECT count(analysed) AS n FROM runs")["n"].tolist() == [0]
+    assert run_files.query("SELECT count(analysed) AS n FROM runs")["n"].tolist() == [0]
 
 
 def test_an_analysis_that_is_interrupted_costs_the_findings_alone(
@@ -65,7 +65,7 @@ def test_an_analysis_that_is_interrupted_costs_the_findings_alone(
     with pytest.raises(KeyboardInterrupt):
         measured(monkeypatch, interrupted)
     (file,) = folder.iterdir()  # and no journal
-    assert len(store.load(file.stem).samples) > 0
+    assert len(run_files.load(file.stem).samples) > 0
 
 
 def test_a_disk_that_is_full_by_then_costs_the_findings_alone(
@@ -83,15 +83,15 @@ def test_a_disk_that_is_full_by_then_costs_the_findings_alone(
     finally:
         limits[0].__exit__(None, None, None)
     assert [file.stem for file in folder.iterdir()] == [run.id]
-    assert len(store.load(run.id).samples) == len(run.samples)
+    assert len(run_files.load(run.id).samples) == len(run.samples)
 
 
 def test_runs_without_findings_are_analysed_later() -> None:
-    run = store.load(RUNS / "kv_per_core.parquet")
-    path = store.save(run)
+    run = run_files.load(RUNS / "kv_per_core.parquet")
+    path = run_files.save(run)
     before = path.read_bytes()
     broken = Run("other-1", "other", {}, run.samples, {})
-    store.save(broken)
+    run_files.save(broken)
     counted: list[tuple[int, int]] = []
     failed = analyse_runs(lambda done, of: counted.append((done, of)))
     assert list(failed) == ["other-1"]
@@ -99,10 +99,10 @@ def test_runs_without_findings_are_analysed_later() -> None:
     assert counted == [(1, 2), (2, 2)]
     assert path.read_bytes() == before
     plain = [finding.plain for finding in get("kv_per_core").analyse(run)]
-    assert store.query("SELECT plain FROM findings")["plain"].tolist() == plain
-    assert len(store.query("SELECT * FROM levels")) == 2
+    assert run_files.query("SELECT plain FROM findings")["plain"].tolist() == plain
+    assert len(run_files.query("SELECT * FROM levels")) == 2
     assert len(analyse_runs()) == 1  # only what failed is tried again
-    (analysed,) = store.query("SELECT analysed FROM runs WHERE experiment = 'kv_per_core'")[
+    (analysed,) = run_files.query("SELECT analysed FROM runs WHERE experiment = 'kv_per_core'")[
         "analysed"
     ]
     assert isinstance(analysed, str)
@@ -110,25 +110,25 @@ def test_runs_without_findings_are_analysed_later() -> None:
 
 def test_what_was_analysed_before_an_interruption_is_kept() -> None:
     for name in ("kv_per_core", "machine"):
-        store.save(store.load(RUNS / f"{name}.parquet"))
+        run_files.save(run_files.load(RUNS / f"{name}.parquet"))
 
     def interrupt(*_: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         analyse_runs(interrupt)
-    assert store.query("SELECT count(analysed) AS n FROM runs")["n"].tolist() == [1]
+    assert run_files.query("SELECT count(analysed) AS n FROM runs")["n"].tolist() == [1]
 
 
 def test_findings_that_cannot_be_kept_say_so() -> None:
-    store.save(store.load(RUNS / "machine.parquet"))
+    run_files.save(run_files.load(RUNS / "machine.parquet"))
     with files_no_larger_than(100), pytest.raises(MeasurementError, match="cannot be kept in"):
         analyse_runs()
 
 
 def test_findings_are_json_that_every_reader_takes() -> None:
     for path in sorted(RUNS.glob("*.parquet")):
-        run = store.load(path)
-        for text in get(run.experiment).said(run).values():
+        run = run_files.load(path)
+        for text in get(run.experiment).reported(run).values():
             assert "NaN" not in text
             assert json.loads(text)["perflib"]

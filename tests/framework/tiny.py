@@ -24,11 +24,11 @@ from perflib.framework.schema import Column
 from perflib.measure.conditions import Conditions
 from perflib.measure.schedule import Columns, take_rounds
 from perflib.measure.workers import Workers
-from perflib.model import paths
 from perflib.model.changes import changes
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
+from perflib.store import paths
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

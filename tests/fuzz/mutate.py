@@ -8,8 +8,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["mutated", "mutated_json"]
-
 _NUMBERS: tuple[int, ...] = (
     0,
     1,

@@ -24,8 +24,6 @@ from pathlib import Path
 from perflib.model.errors import PerflibError
 from tests.fuzz.parsers import PARSERS, Parser
 
-__all__ = ["tried"]
-
 _KEPT = 5  # findings shown of each parser
 
 

@@ -20,9 +20,9 @@ from perflib.instruments.simulators import lines, qemu
 from perflib.instruments.simulators.models import StoreBufferModel, TlbModel
 from perflib.instruments.threads import concurrency, samples, states, waits
 from perflib.instruments.threads.formats import Selection
+from perflib.instruments.threads.perf.descendants import read_tree
 from perflib.instruments.threads.perf.events import Converted
 from perflib.instruments.threads.perf.tracepoints import Tracepoints
-from perflib.instruments.threads.perf.tree import read_tree
 from perflib.instruments.threads.preload import files, sampler
 from perflib.instruments.threads.preload import recording as preload_recording
 from perflib.instruments.threads.recording import Recording
@@ -35,14 +35,13 @@ from perflib.machine.describe import describe
 from perflib.machine.hardware import cgroup, memory
 from perflib.machine.libraries import elf
 from perflib.measure.journal import Journal
-from perflib.model import reading, run
+from perflib.model import run
+from perflib.store import reading
 from tests.fuzz.mutate import mutated, mutated_json
 from tests.instruments.perf import perf_files as made
 from tests.instruments.perf.perf_texts import NAMES, RECORDED
 from tests.instruments.threads import made as made_threads
 from tests.machine import trees
-
-__all__ = ["PARSERS", "Parser"]
 
 DATA = Path(__file__).parents[1] / "data"
 Mutate = Callable[[random.Random, bytes, Sequence[bytes]], bytes]
@@ -379,7 +378,7 @@ def _maps(_folder: Path) -> Parser:
     seed = Path("/proc/self/maps").read_bytes()[:1500]
 
     def use(data: bytes) -> None:
-        symbols = Symbols.from_maps(data.decode(errors="surrogateescape"), root=_folder)
+        symbols = Symbols.from_maps(data.decode(errors="surrogateescape"))
         symbols.name(0x1000)
 
     return Parser([seed], use, 0.2)

@@ -16,11 +16,9 @@ import tempfile
 from pathlib import Path
 
 from perflib.kernels.sources import BASE_FLAGS
-from perflib.model import paths
+from perflib.store import paths
 from tests.instruments.perf import perf_files as made
 from tests.instruments.perf.perf_texts import NAMES, RECORDED
-
-__all__ = ["CORPUS", "FOLDER", "NO_LEAKS", "READERS", "compiled"]
 
 FOLDER = Path(__file__).parent
 CORPUS = FOLDER / "corpus"

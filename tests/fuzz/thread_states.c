@@ -12,10 +12,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   int64_t start_ns = (int64_t)take_number(&in, 1);
   thread_states *s = thread_states_open(start_ns, (int)take_number(&in, 1) & 1, cpus, CPUS_KNOWN);
   thread_states_process(s, (int32_t)take_any(&in));
-  for (uint64_t n = take_number(&in, 1) % 4; n > 0; n--) {
-    int32_t tid = (int32_t)take_any(&in), pid = (int32_t)take_any(&in);
-    thread_states_thread(s, tid, pid, 0, (int)(take_number(&in, 1) % 7) - 1);
-  }
   int64_t intervals_ns = 0;
   while (in.at < in.end) {
     int64_t n = 0;

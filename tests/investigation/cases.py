@@ -72,7 +72,7 @@ def total(cpu: int, percent: float, half: float = 0.5, **parts: float) -> Findin
         Interval(percent, percent - half, percent + half),
         1.0,
         about={"cpu": cpu},
-        evidence={"beside_others": beside},
+        evidence={"relative_to_others": beside},
     )
 
 

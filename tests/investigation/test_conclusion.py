@@ -126,11 +126,11 @@ def test_a_healthy_machine_is_called_healthy_with_its_bound() -> None:
         [cases.slower(0, 0.0), cases.slower(1, 0.0), *both("softirq", 0.2, 3.2, 0.8)],
     ],
 )  # fmt: skip
-def test_a_busy_machine_is_healthy_and_what_disturbs_is_told(symptom: list[Finding]) -> None:
+def test_a_busy_machine_is_healthy_and_interference_is_reported(symptom: list[Finding]) -> None:
     found = conclude(cases.evidence(symptom=symptom))
     assert (found.headline.verdict, found.headline.cause) == ("healthy", None)
     disturbs = [one for one in symptom if one.verdict == "supported"]
-    assert bool(disturbs) == ("disturbed" in found.headline.plain)
+    assert bool(disturbs) == ("interference" in found.headline.plain)
 
 
 @pytest.mark.parametrize(("claim", "word"), [("shared", "sibling"), ("stolen", "hypervisor")])
@@ -317,3 +317,13 @@ def test_slow_memory_explains_an_amount_that_is_not_known() -> None:
     ledger = {one.hypothesis: one for one in conclude(cases.evidence(steps=steps)).ledger}
     assert ledger["memory distance"].state == "measured"
     assert ledger["unexplained"].percent.effect == pytest.approx(12)
+
+
+def test_where_no_core_is_slow_with_a_job_the_next_question_is_named() -> None:
+    question = Question(job="sim {events}")
+    job = [cases.slower(0, 0.1), cases.slower(1, 0.0)]
+    found = conclude(cases.evidence(question, symptom=cases.healthy(), job=job))
+    assert found.headline.verdict == "healthy"
+    assert [one.command for one in found.undecided] == ["perflib sensitivity -- sim {events}"]
+    found = conclude(cases.evidence(symptom=cases.healthy()))
+    assert found.undecided == []

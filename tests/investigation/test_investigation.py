@@ -17,10 +17,10 @@ from perflib.investigation.evidence import Question, Step, Taken
 from perflib.investigation.folder import PLAN
 from perflib.investigation.investigation import Investigation
 from perflib.machine.describe import describe
-from perflib.model import store
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
+from perflib.store import run_files
 
 RUNS = Path(__file__).parents[1] / "data" / "runs"
 
@@ -43,9 +43,9 @@ def recorded(made: Investigation, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def measured(step: Step, _progress: object) -> tuple[Run | None, str]:
         names.append(step.name)
         path = RUNS / f"{step.experiment}.parquet"
-        run = store.load(path)
-        store.saved_path(run.id).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, store.saved_path(run.id))
+        run = run_files.load(path)
+        run_files.saved_path(run.id).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, run_files.saved_path(run.id))
         return run, ""
 
     monkeypatch.setattr(made, "_measured", measured)
@@ -98,7 +98,7 @@ def test_a_run_that_is_gone_is_left_out_of_a_replay(
     (made.folder / PLAN).write_text(json.dumps(plan))
     for path in made.folder.glob(f"runs/{plan['steps'][-1]['run']}*" if not whole else "none"):
         path.unlink()
-        store.saved_path(path.stem).unlink()
+        run_files.saved_path(path.stem).unlink()
     again = Investigation.replay(made.folder)
     again.go()
     left_out = again.evidence.step(names[-1])

@@ -11,8 +11,8 @@ from perflib.framework.recordings import recordings
 from perflib.investigation.conclusion import conclude
 from perflib.investigation.evidence import Question
 from perflib.investigation.investigation import Investigation
-from perflib.model import store
 from perflib.model.errors import UserError
+from perflib.store import run_files
 from tests.cli.calling import call
 
 MACHINE = "intel-guest"
@@ -26,7 +26,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_recorded_runs_are_taken_and_the_rest_is_left_out(tmp_path: Path) -> None:
     made = Investigation.begin(Question(recorded=MACHINE), tmp_path / "report")
     made.go()
-    assert store.runs() == []  # nothing was measured
+    assert run_files.runs() == []  # nothing was measured
     taken = [one.run.id for one in made.evidence.taken if one.run is not None]
     assert taken
     assert set(taken) <= {one.path.stem for one in recordings(MACHINE)}
@@ -50,7 +50,7 @@ def test_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     out = str(tmp_path / "report")
     assert call("investigate", "--recorded", MACHINE, "--out", out, "--json") == 0
     assert json.loads(capsys.readouterr().out)["headline"]["plain"].startswith("Recorded on intel-")
-    assert store.runs() == []
+    assert run_files.runs() == []
     for words, why in (
         (["--recorded", "intel-gest"], "did you mean 'intel-guest'"),
         (["--recorded", MACHINE, "--preset", "full"], "leave it out, or --recorded"),

@@ -34,9 +34,7 @@ def program() -> Path:
     return kernels.build("alias_environment", executable=True).library
 
 
-@pytest.fixture(scope="module")
-def kernel() -> Kernel:
-    return kernels.load("alias_environment")
+KERNEL = "alias_environment"
 
 
 def ask(program: Path, *arguments: str, environment: Mapping[str, str]) -> dict[str, float]:
@@ -100,7 +98,7 @@ def test_it_says_its_sums_sizes_and_addresses(program: Path) -> None:
     assert 0 <= reported["cpu_time_ns"] <= reported["least_ns"] + 1_000_000
     assert min(reported["run_delay_ns"], reported["throttled_ns"]) >= -1
     for probe in PROBES:
-        assert reported[probe] > 0 if os.uname().machine == "x86_64" else reported[probe] == -1
+        assert reported[probe] > 0
     assert reported["cpu"] in {-1, *os.sched_getaffinity(0)}
 
 

@@ -12,20 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflib import kernels
-from perflib.experiments.aliasing.map import experiment
 from perflib.experiments.aliasing.map.measure import expected_loads
 from perflib.kernels import Kernel
 from tests.kernels.brackets import check_brackets, check_shared
 
-pytestmark = pytest.mark.skipif(bool(experiment.unavailable()), reason=experiment.unavailable())
-
 REGIONS = (0, 2048, 3072, 4096, 8192)
 SLICE_NS = 250_000
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Kernel:
-    return kernels.load("alias_map")
+KERNEL = "alias_map"
 
 
 def run(
@@ -46,6 +39,7 @@ def run(
     return answer, out, call[0]
 
 
+@pytest.mark.arm64
 @pytest.mark.parametrize("width", [4, 8])
 def test_loads_find_what_the_reference_says(kernel: Kernel, width: int) -> None:
     offsets = range(-64, 65, width)
@@ -59,6 +53,7 @@ def test_loads_find_what_the_reference_says(kernel: Kernel, width: int) -> None:
     assert call["cpu"] >= -1
 
 
+@pytest.mark.arm64
 def test_slices_hold_the_bursts_of_their_cells(kernel: Kernel) -> None:
     pairs, bursts = 640, 3
     cells = [(0, 8 * (n % 512)) for n in range(3000)]
@@ -78,6 +73,7 @@ def test_slices_hold_the_bursts_of_their_cells(kernel: Kernel) -> None:
     assert (least_ns <= slices["time_ns"]).all(), "the fastest bursts are part of it"
 
 
+@pytest.mark.arm64
 @pytest.mark.parametrize("width", [4, 8])
 def test_only_the_same_place_is_a_true_dependency(kernel: Kernel, width: int) -> None:
     stored = kernel.lib.alias_map_stored(width)
@@ -97,6 +93,7 @@ def test_the_reference_knows_what_the_buffer_holds(offset: int, width: int) -> N
     assert found != kernel.lib.alias_map_word(place + 4096, width)
 
 
+@pytest.mark.arm64
 @pytest.mark.parametrize(
     ("cell", "width", "pairs", "bursts"),
     [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes.util
 import errno
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,10 +19,6 @@ from perflib.kernels import Kernel
 from perflib.machine.libraries.blas import blas_libraries
 from tests.kernels.brackets import check_brackets, check_shared
 from tests.reference import alias_offsets as reference
-
-pytestmark = pytest.mark.skipif(
-    os.uname().machine != "x86_64", reason="the core's clock is written for x86-64"
-)
 
 CONVOLUTION, COPY, MEMCPY = 0, 1, 2
 VARIANTS = ["O0", "O0-restrict", "O2", "O2-restrict", "O3", "O3-restrict"]
@@ -46,6 +41,7 @@ def sweep(
 # --- convolution and copies ----------------------------------------------------------------------
 
 
+@pytest.mark.arm64
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("n", [16, 17, 1000, 5000])
 def test_reference_gives_the_same_at_every_offset(variant: str, n: int) -> None:
@@ -63,6 +59,7 @@ def test_reference_gives_the_same_at_every_offset(variant: str, n: int) -> None:
         assert (samples["cpu"] >= -1).all()
 
 
+@pytest.mark.arm64
 def test_the_output_lies_at_its_offset_and_the_input_stays() -> None:
     samples = sweep(kernels.load("alias_offsets"), (COPY, 100), OFFSETS)
     (first,) = set(samples["first"].tolist())
@@ -74,6 +71,7 @@ def test_the_output_lies_at_its_offset_and_the_input_stays() -> None:
     assert gap % 4096 == 0
 
 
+@pytest.mark.arm64
 def test_together_the_distance_stays() -> None:
     samples = sweep(kernels.load("alias_offsets"), (CONVOLUTION, 100), OFFSETS, together=1)
     first, second = (samples[name].tolist() for name in ("first", "second"))
@@ -82,6 +80,7 @@ def test_together_the_distance_stays() -> None:
     assert set(samples["checksum"].tolist()) == {reference.checksum(reference.convolution(100))}
 
 
+@pytest.mark.arm64
 def test_the_order_is_the_one_given() -> None:
     shuffled = [2048, 0, 4096, 2048]
     samples = sweep(kernels.load("alias_offsets"), (MEMCPY, 64), shuffled)
@@ -89,6 +88,7 @@ def test_the_order_is_the_one_given() -> None:
     assert [one - second[1] for one in second] == shuffled
 
 
+@pytest.mark.arm64
 def test_short_ways_between_samples_need_one_probe() -> None:
     kernel = kernels.load("alias_offsets")
     check_shared(sweep(kernel, (COPY, 100), OFFSETS, warm_calls=2, calls=10)["timed"])
@@ -96,6 +96,7 @@ def test_short_ways_between_samples_need_one_probe() -> None:
     assert (apart["probe_before_ns"][1:] != apart["probe_after_ns"][:-1]).any()
 
 
+@pytest.mark.arm64
 @pytest.mark.parametrize(
     ("words", "error"),
     [
@@ -129,6 +130,7 @@ def test_restrict_changes_optimised_code_alone() -> None:
     assert text("O3") != text("O3-restrict")
 
 
+@pytest.mark.arm64
 def test_as_a_program_it_prints_addresses_and_checksum() -> None:
     program = kernels.build("alias_offsets", variant="O2", executable=True).library
     said = subprocess.run(
@@ -179,6 +181,7 @@ def test_what_is_no_library_or_no_blas_is_told() -> None:
     assert "no_such_function" in said
 
 
+@pytest.mark.arm64
 def test_dgemv_of_wrong_arguments_is_refused() -> None:
     kernel = kernels.load("alias_blas")
     out = kernel.ffi.new("offset_sample[1]")

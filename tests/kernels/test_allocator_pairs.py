@@ -21,7 +21,7 @@ GIVEN, SAME, FAR = 0, 1, 2
 
 
 @pytest.fixture(params=["O0", "O2", "O3"])
-def kernel(request: pytest.FixtureRequest) -> Any:
+def kernel(request: pytest.FixtureRequest, processor: str) -> Any:  # noqa: ARG001
     loaded = kernels.load("allocator_pairs", variant=request.param)
     yield loaded
     loaded.lib.allocator_release()
@@ -46,6 +46,7 @@ def program(*commands: str, level: str = "O2") -> subprocess.CompletedProcess[st
     return subprocess.run([path], input=words, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.arm64
 def test_pairs_that_stay_do_not_overlap_and_are_freed_once(kernel: Kernel) -> None:
     size = 5000
     found = sorted(address for pair in pairs(kernel, size, 20, keep=True) for address in pair)
@@ -61,6 +62,7 @@ def test_a_pair_that_is_freed_leaves_its_place_to_the_next(kernel: Kernel) -> No
     assert kernel.lib.allocator_release() == 0
 
 
+@pytest.mark.arm64
 @pytest.mark.parametrize("n", [16, 17, 1000, 70_000])
 def test_every_place_is_where_it_should_be_and_gives_the_references_result(
     kernel: Kernel, n: int
@@ -133,6 +135,7 @@ def test_wrong_times_are_refused(words: tuple[Any, ...], error: int) -> None:
 # --- as a program --------------------------------------------------------------------------------
 
 
+@pytest.mark.arm64
 def test_as_a_program_it_answers_every_command() -> None:
     said = program("new 64 2", "time 0 100 1000 012", "release", "again 5120 3")
     assert (said.returncode, said.stderr) == (0, "")

@@ -55,11 +55,7 @@ with Worker(build, Conditions(cpu=int(sys.argv[2]))) as worker:
 samples = out[:taken]["sample"]
 print(*(int(samples[name].sum()) for name in ("time_ns", "cpu_time_ns", "throttled_ns")))
 """
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Kernel:
-    return kernels.load("core_probe")
+KERNEL = "core_probe"
 
 
 def probe(
@@ -112,8 +108,6 @@ def test_fields_are_plausible(kernel: Kernel) -> None:
     assert (samples["run_delay_ns"] >= -1).all()
     assert (samples["throttled_ns"] == -1).all(), "no quota is watched"
     probes = np.array([samples[name] for name in PROBES[:2]])
-    if (probes == -1).all():
-        pytest.skip("no probe is written for this processor")
     # A few microseconds each, of which some are lengthened by whoever takes the core meanwhile.
     assert 500 < np.median(probes) < 100_000
     mhz = core_mhz(samples)
@@ -214,8 +208,8 @@ def test_a_sibling_that_works_is_seen(kernel: Kernel) -> None:
     samples = np.concatenate([*quiet, *busy])
     probes = Probes(*(samples[name].astype(np.float64) for name in PROBES))
     calibration = calibrate({cpu: probes})[cpu]
-    if calibration.told != "told":
-        pytest.skip(f"cpu{cpu} was never alone for long enough: {calibration.told}")
+    if calibration.status != "calibrated":
+        pytest.skip(f"cpu{cpu} was never alone for long enough: {calibration.status}")
     found = states(probes, calibration)
     first = sum(map(len, quiet))
     shared = found == STATES.index("shared")

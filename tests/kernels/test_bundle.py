@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,10 +17,10 @@ import pytest
 from perflib import kernels
 from perflib.kernels import bundle, bundling, levels
 from perflib.kernels.cache import compiled
-from perflib.kernels.levels import BASELINE, LEVELS
+from perflib.kernels.levels import BASELINE
 from perflib.kernels.sources import Request, Source, request
-from perflib.model import paths
 from perflib.model.errors import MeasurementError, UserError
+from perflib.store import paths
 
 HERE = Path(__file__).parents[1] / "kernels_c"
 NOBODY = 65534
@@ -54,7 +55,7 @@ ASK = """
 import sys
 from pathlib import Path
 from perflib import kernels
-from perflib.model import paths
+from perflib.store import paths
 paths.kernels_dir = lambda: Path(sys.argv[1])
 kernel = kernels.load("small")
 print(kernel.lib.small_answer(), kernel.build.library)
@@ -370,17 +371,20 @@ HAS = {  # what /proc/cpuinfo reports, in part
 }
 
 
+X86_LEVELS, ARM_LEVELS = list(HAS), ["baseline", "armv8-a+lse", "armv8-a+lse+sve"]
+
+
 def processor(monkeypatch: pytest.MonkeyPatch, level: str, without: str = "") -> None:
-    upto = LEVELS[: LEVELS.index(level) + 1]
+    upto = X86_LEVELS[: X86_LEVELS.index(level) + 1]
     flags = frozenset(" ".join(HAS[one] for one in upto).split()) - {without}
     monkeypatch.setattr(levels, "_cpu_flags", lambda: flags)
 
 
 @X86
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", X86_LEVELS)
 def test_levels_of_a_processor(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     processor(monkeypatch, level)
-    assert levels.levels_here() == list(LEVELS[: LEVELS.index(level) + 1])
+    assert levels.levels_here() == X86_LEVELS[: X86_LEVELS.index(level) + 1]
     assert levels.required_level("native") == level
 
 
@@ -392,14 +396,24 @@ def test_level_needs_every_flag_and_those_of_the_lower_ones(
     assert levels.levels_here()[-1] == "x86-64-v2"
 
 
-def test_elsewhere_there_is_one_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Uname:
-        machine = "aarch64"
-
-    monkeypatch.setattr(os, "uname", Uname)
-    assert levels.levels_here() == [BASELINE]
-    assert levels.required_level("native") == BASELINE
-    with pytest.raises(UserError, match="x86-64-v3 is a level of x86-64; of aarch64 there is"):
+@pytest.mark.parametrize(
+    ("machine", "features", "has"),
+    [
+        ("aarch64", "fp asimd evtstrm crc32 cpuid", 1),  # Cortex-A72
+        ("aarch64", "fp asimd atomics asimdrdm", 2),
+        ("aarch64", "fp asimd atomics sve", 3),
+        ("aarch64", "fp asimd sve", 1),
+        ("riscv64", "", 1),
+    ],
+)
+def test_elsewhere_levels_are_others(
+    machine: str, features: str, has: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine=machine))
+    monkeypatch.setattr(levels, "_cpu_flags", lambda: frozenset(features.split()))
+    assert levels.levels_here() == ARM_LEVELS[:has]
+    assert levels.required_level("native") == ARM_LEVELS[has - 1]
+    with pytest.raises(UserError, match=f"x86-64-v3 is a level of x86_64; of {machine} there is"):
         levels.required_level("x86-64-v3")
 
 
@@ -557,7 +571,7 @@ def test_processes_that_write_and_read_at_once(node: Path, monkeypatch: pytest.M
         "from perflib.kernels import bundling\n"
         "from perflib.kernels.cache import compiled\n"
         "from perflib.kernels.sources import request\n"
-        "from perflib.model import paths\n"
+        "from perflib.store import paths\n"
         "paths.kernels_dir = lambda: Path(sys.argv[1])\n"
         "for answer in range(int(sys.argv[3]), int(sys.argv[3]) + 3):\n"
         "    one = request('small', define={'ANSWER': answer})\n"

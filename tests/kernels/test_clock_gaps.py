@@ -15,10 +15,7 @@ from perflib.kernels import record
 from perflib.machine.activity import noise
 from tests.reference.clock_gaps import Found, checksum, clock_gaps_in
 
-
-@pytest.fixture(scope="module")
-def kernel() -> kernels.Kernel:
-    return kernels.load("clock_gaps")
+KERNEL = "clock_gaps"
 
 
 def run(kernel: kernels.Kernel, stamps_ns: list[int], threshold_ns: int, capacity: int) -> Found:
@@ -40,6 +37,7 @@ def run(kernel: kernels.Kernel, stamps_ns: list[int], threshold_ns: int, capacit
     )
 
 
+@pytest.mark.arm64
 @given(
     start=st.integers(0, 2**60),
     steps=st.lists(st.one_of(st.integers(0, 60), st.integers(1, 10**10)), max_size=50),
@@ -93,6 +91,7 @@ def test_gaps_beyond_the_capacity_are_counted_only(kernel: kernels.Kernel) -> No
     assert totals["gap_ns"] > noted["length_ns"].sum()
 
 
+@pytest.mark.arm64
 def test_a_call_without_time_or_room(kernel: kernels.Kernel) -> None:
     _, _, totals = spin(kernel, 0, 1000, 0)
     assert (totals["steps"], totals["gaps"], totals["shortest_ns"]) == (0, 0, 0)

@@ -16,13 +16,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perflib import kernels
 from perflib.kernels import Kernel
 from tests.reference import coherence as reference
 
-pytestmark = pytest.mark.skipif(
-    os.uname().machine != "x86_64", reason="the kernel is written for x86-64"
-)
 CPUS = sorted(os.sched_getaffinity(0))
 two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="two processors are needed")
 three_cpus = pytest.mark.skipif(len(CPUS) < 3, reason="three processors are needed")
@@ -42,11 +38,7 @@ SAMPLE = np.dtype(
         ("cpus", "i8", 3), ("involuntary_switches", "i8", 3),
     ]
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Kernel:
-    return kernels.load("coherence")
+KERNEL = "coherence"
 
 
 def transfer(kernel: Kernel, **changed: Any) -> tuple[int, Any]:
@@ -102,6 +94,7 @@ def test_names_and_samples_are_the_interface(kernel: Kernel) -> None:
 # --- where the lines lie -------------------------------------------------------------------------
 
 
+@pytest.mark.arm64
 @given(
     layout=st.integers(0, 3),
     lines=st.integers(1, 300),
@@ -169,6 +162,7 @@ def check_transfer(samples: Any, layout: int, lines: int, seed: int) -> None:
     assert (samples["involuntary_switches"] >= 0).all()
 
 
+@pytest.mark.arm64
 @two_cpus
 @pytest.mark.parametrize("access", [0, 1], ids=["load", "exchange"])
 @pytest.mark.parametrize("state", [s for s in STATES if s not in WITH_THIRD])
@@ -239,12 +233,14 @@ def test_processors_that_cannot_be_used(kernel: Kernel, absent: int) -> None:
         assert exchange(kernel, **wrong)[0] == error(CPU, errno.EINVAL)
 
 
+@pytest.mark.arm64
 def test_one_processor_is_not_two(kernel: Kernel) -> None:
     same = CPUS[0]
     assert transfer(kernel, owner=same, requester=same)[0] == error(CPU, errno.EINVAL)
     assert exchange(kernel, cpu_a=same, cpu_b=same)[0] == error(CPU, errno.EINVAL)
 
 
+@pytest.mark.arm64
 @pytest.mark.parametrize(
     ("wrong", "number"),
     [
@@ -270,6 +266,7 @@ def test_transfers_that_there_are_not(kernel: Kernel, wrong: dict[str, int], num
 # --- protocols -----------------------------------------------------------------------------------
 
 
+@pytest.mark.arm64
 @two_cpus
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("exchanges", [1, 1000])
@@ -317,6 +314,7 @@ def test_nothing_is_written_nowhere(kernel: Kernel) -> None:
 # --- what never ends -----------------------------------------------------------------------------
 
 
+@pytest.mark.arm64
 @two_cpus
 def test_time_that_is_over_before_the_first_sample(kernel: Kernel) -> None:
     for answer, samples in (transfer(kernel, timeout_ns=1), exchange(kernel, timeout_ns=1)):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 import shutil
 import signal
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from perflib import kernels
 from perflib.kernels.compiling import compiler
-from perflib.model import paths
+from perflib.machine.doctor.check_tools import check_cache
 from perflib.model.errors import MeasurementError, UserError
+from perflib.store import paths
 
 KERNELS = Path(__file__).parents[1] / "kernels_c"
 REAL = shutil.which("gcc")
@@ -44,6 +49,13 @@ def use(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
     [
         ("echo no more >&2; exit 1", r"'faulty' does not compile; .*/cc says:\nno more"),
         ("kill -SEGV $$", "does not compile; .*/cc died of signal 11"),
+        ("kill -KILL $$", "/cc was killed, perhaps for want of memory"),
+        (
+            "echo 'Killed signal terminated program cc1' >&2; exit 1",
+            "was killed, perhaps .*\n.*cc1",
+        ),
+        ("yes error >&2", "/cc printed more than 4 MiB and was killed"),
+        ("yes error | head -c 100000 >&2; exit 1", "error\nerr.* 80000 characters more"),
         ("exit 0", "reports success, but made no faulty.so"),
         (OUT + ': > "$out"', "faulty.so is no ELF file of this processor"),
         (OUT + 'head -c 5000 /dev/zero > "$out"', "faulty.so is no ELF file of this processor"),
@@ -60,11 +72,84 @@ def test_it_is_a_sentence_and_not_kept(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     use(code, tmp_path, monkeypatch)
-    with pytest.raises(MeasurementError, match=sentence):
+    with pytest.raises(MeasurementError, match=f"(?s){sentence}"):
         kernels.build("faulty")
     assert not [path for path in cache.iterdir() if path.is_dir()]
     use(f'exec {REAL} "$@"', tmp_path, monkeypatch)
     assert kernels.load("faulty").lib.faulty_add(2, 3) == 5
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_cache_that_is_full(
+    number: int, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(
+        f"echo 'x.c:1: error writing x.s: {os.strerror(number)}' >&2; exit 1", tmp_path, monkeypatch
+    )
+    with pytest.raises(UserError, match=f"'{cache}'. Free some space there, or set PERFLIB_CACHE"):
+        kernels.build("faulty")
+
+
+@pytest.mark.parametrize("mounted", [False, True])
+def test_a_cache_from_which_nothing_may_run(
+    mounted: bool, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.mkdir(mode=0o700)
+    mount = ["mount", "-t", "tmpfs", "-o", "noexec,mode=700", "tmpfs", str(cache)]
+    if not mounted:
+        monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC))
+    elif os.geteuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("no file system may be mounted here")
+    try:
+        said = "is on a file system mounted with noexec.* Set PERFLIB_CACHE"
+        with pytest.raises(UserError, match=f"{cache} {said}"):
+            kernels.build("faulty")
+        check = check_cache()
+        assert (check.state, check.command) == ("warn", "export PERFLIB_CACHE=FOLDER")
+        assert re.search(said, check.now)
+    finally:
+        if mounted:
+            subprocess.run(["umount", str(cache)], check=True)
+
+
+WRAPPER = """#!/bin/sh
+case $* in *--version*) echo wrapped "$1"; exit;; esac
+env > {log}
+exec "$@"
+"""
+
+
+def test_a_compiler_of_several_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``ccache gcc -m64``: its own settings reach it, and its words are in the provenance."""
+    wrapper = tmp_path / "a wrapper"
+    wrapper.write_text(WRAPPER.format(log=tmp_path / "log"))
+    wrapper.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("CCACHE_DIR", "/its/own")
+    monkeypatch.setenv("CPATH", "/other")
+    plain = kernels.build("faulty")
+    monkeypatch.setenv("PERFLIB_CC", "'a wrapper' gcc -DNONE='a b'")
+    built = kernels.build("faulty")
+    assert kernels.opened(built).lib.faulty_add(2, 3) == 5
+    assert built.library != plain.library
+    assert built.provenance["compiler"] == f"'{wrapper}' gcc '-DNONE=a b'"
+    assert built.provenance["compiler_version"] == "wrapped gcc"
+    variables = (tmp_path / "log").read_text().splitlines()
+    assert "CCACHE_DIR=/its/own" in variables
+    assert "CPATH=/other" not in variables
+
+
+def test_a_path_with_spaces_is_one_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = use(f'exec {REAL} "$@"', tmp_path, monkeypatch).rename(tmp_path / "my cc")
+    monkeypatch.setenv("PERFLIB_CC", f" {script} ")
+    assert kernels.load("faulty").lib.faulty_add(2, 3) == 5
+
+
+@pytest.mark.parametrize("wish", ["gcc 'x", "no-such-cc gcc", "/nope/gcc"])
+def test_a_command_that_is_none(wish: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFLIB_CC", wish)
+    with pytest.raises(UserError, match=re.escape(f"PERFLIB_CC={wish!r} is no program on PATH")):
+        kernels.build("faulty")
 
 
 def test_a_library_in_place_of_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perflib import kernels
 from perflib.experiments.contention import KINDS
 from perflib.kernels import Kernel, record
 
@@ -21,11 +20,7 @@ SAMPLE_NS, SAMPLES = 200_000, 4
 ACCOUNT = record("contention", "contention_account")
 
 needs_two_cores = pytest.mark.skipif(len(CPUS) < 2, reason="this needs two cores")
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Kernel:
-    return kernels.load("contention")
+KERNEL = "contention"
 
 
 def run(
@@ -55,6 +50,7 @@ def run(
     return int(answer), accounts.reshape(shape), counted
 
 
+@pytest.mark.arm64
 @pytest.mark.parametrize("cores", [1, pytest.param(2, marks=needs_two_cores)])
 @pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS)
 def test_what_was_done_is_what_the_counters_counted(kernel: Kernel, kind: int, cores: int) -> None:
@@ -98,6 +94,7 @@ def test_work_outside_makes_operations_rarer(kernel: Kernel) -> None:
     assert each_ns(10_000) > 20 * each_ns(0)
 
 
+@pytest.mark.arm64
 @pytest.mark.parametrize(
     ("given", "answer"),
     [

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from perflib import kernels
 from perflib.kernels import copies
-from perflib.model import paths
 from perflib.model.errors import MeasurementError
+from perflib.store import paths
 
 HERE = Path(__file__).parents[1] / "kernels_c"
 COPIES = 5
@@ -56,6 +56,7 @@ def expected(which: int, value: float) -> float:
     return other.get(which, -1.0)
 
 
+@pytest.mark.arm64
 def test_every_copy_computes_the_same_from_state_of_its_own() -> None:
     lib = kernels.load("copied", copies=COPIES).lib
     assert lib.copied_count_of_copies() == COPIES
@@ -71,6 +72,7 @@ def test_text_in_the_source_is_left_alone() -> None:
     assert names == {b"copied step: a helper with a table"}
 
 
+@pytest.mark.arm64
 def test_copies_are_different_code_between_begin_and_end() -> None:
     few, many = kernels.load("copied", copies=COPIES).lib, kernels.load("copied", copies=50).lib
     addresses = [few.copied_address(copy) for copy in range(COPIES)]

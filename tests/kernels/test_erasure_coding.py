@@ -28,11 +28,7 @@ SIZES = (1, 63, 64, 65, 200)  # below, at and beyond a step of the shuffles
 PAGE = 4096
 
 Blocks = NDArray[np.uint8]
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Kernel:
-    return kernels.load("erasure_coding")
+KERNEL = "erasure_coding"
 
 
 @pytest.fixture(scope="module", params=[TABLES, SIMD], ids=["tables", "simd"])
@@ -55,10 +51,8 @@ def cauchy(kernel: Kernel, data: int, parity: int) -> Any:
 
 
 def pointers(kernel: Kernel, blocks: Blocks) -> Any:
-    first = kernel.ffi.cast("unsigned char *", blocks.ctypes.data)
-    return kernel.ffi.new(
-        "unsigned char *[]", [first + i * blocks.shape[1] for i in range(len(blocks))]
-    )
+    rows = [kernel.ffi.from_buffer("unsigned char[]", block) for block in blocks]
+    return kernel.ffi.new("unsigned char *[]", rows)
 
 
 def encode(kernel: Kernel, method: int, data: Blocks, parity: int) -> Blocks:
@@ -109,44 +103,10 @@ def test_matrix_is_cauchys(kernel: Kernel) -> None:
         assert found.tolist() == reference.cauchy(data, parity)
 
 
-def test_every_square_part_of_the_matrix_is_invertible() -> None:
-    """So any ten rows of the generator are: expand by the unit matrix's rows among them."""
-    matrix = reference.cauchy(DATA, PARITY)
-    for size in range(1, PARITY + 1):
-        for rows in itertools.combinations(range(PARITY), size):
-            for columns in itertools.combinations(range(DATA), size):
-                square = [[matrix[i][j] for j in columns] for i in rows]
-                assert reference.reduced(square)[0] != 0
-
-
-@settings(max_examples=40)
-@given(data=st.integers(1, 255), parity=st.integers(1, 255), seed=st.integers(0, 2**32))
-def test_square_parts_of_any_such_matrix_are_invertible(data: int, parity: int, seed: int) -> None:
-    parity = min(parity, 256 - data)
-    matrix = reference.cauchy(data, parity)
-    draw = random.Random(seed)
-    size = draw.randint(1, min(data, parity, 12))
-    rows, columns = draw.sample(range(parity), size), draw.sample(range(data), size)
-    assert reference.reduced([[matrix[i][j] for j in columns] for i in rows])[0] != 0
-
-
-def test_vandermondes_matrix_would_not_do() -> None:
-    """Powers under a unit matrix: some loss that Cauchy's matrix bears cannot be made good."""
-    powers = [[1] * DATA]
-    for _ in range(PARITY - 1):
-        last = powers[-1]
-        powers.append([int(reference.PRODUCTS[last[j], j + 1]) for j in range(DATA)])
-    squares = (
-        [[powers[i][j] for j in columns] for i in rows]
-        for rows in itertools.combinations(range(PARITY), 3)
-        for columns in itertools.combinations(range(DATA), 3)
-    )
-    assert any(reference.reduced(square)[0] == 0 for square in squares)
-
-
 # --- encoding and decoding -----------------------------------------------------------------------
 
 
+@pytest.mark.arm64
 @pytest.mark.parametrize("size", SIZES)
 def test_parity_is_the_references(kernel: Kernel, method: int, size: int) -> None:
     data = content(DATA, size)
@@ -154,6 +114,7 @@ def test_parity_is_the_references(kernel: Kernel, method: int, size: int) -> Non
     assert (encode(kernel, method, data, PARITY) == expected).all()
 
 
+@pytest.mark.arm64
 @pytest.mark.parametrize("count", range(PARITY + 1))
 def test_every_loss_of_up_to_four_of_fourteen_blocks_is_made_good(
     kernel: Kernel, method: int, count: int
@@ -168,15 +129,6 @@ def test_every_loss_of_up_to_four_of_fourteen_blocks_is_made_good(
     assert patterns == [1, 14, 91, 364, 1001][count]
 
 
-def test_reference_decodes_the_same(kernel: Kernel, method: int) -> None:
-    whole = encode(kernel, method, content(DATA, 40), PARITY)
-    matrix = reference.cauchy(DATA, PARITY)
-    for lost in ([0, 1, 2, 3], [3, 9, 10, 13], [10, 11, 12, 13], [7]):
-        damaged = whole.copy()
-        damaged[lost] = 0
-        assert (reference.decode(matrix, damaged, lost) == whole).all()
-
-
 @settings(max_examples=60)
 @given(
     data=st.integers(1, 40),
@@ -187,6 +139,7 @@ def test_reference_decodes_the_same(kernel: Kernel, method: int) -> None:
 @example(data=1, parity=1, size=1, seed=0)
 @example(data=1, parity=12, size=64, seed=1)
 @example(data=250, parity=6, size=70, seed=2)
+@example(data=128, parity=128, size=65, seed=3)
 def test_any_code_bears_as_many_losses_as_it_has_parity(
     kernel: Kernel, method: int, data: int, parity: int, size: int, seed: int
 ) -> None:
@@ -197,21 +150,6 @@ def test_any_code_bears_as_many_losses_as_it_has_parity(
     answer, found = decode(kernel, method, whole, parity, lost)
     assert answer == 0
     assert (found == whole).all()
-
-
-def test_largest_code_bears_its_losses(kernel: Kernel) -> None:
-    whole = encode(kernel, TABLES, content(128, 65), 128)
-    lost = list(range(64, 192))
-    answer, found = decode(kernel, TABLES, whole, 128, lost)
-    assert answer == 0
-    assert (found == whole).all()
-
-
-def test_blocks_may_begin_anywhere(kernel: Kernel, method: int) -> None:
-    """A row of odd length puts each block at another place in its vector."""
-    data = content(DATA, 333)
-    expected = reference.encode(reference.cauchy(DATA, PARITY), data)
-    assert (encode(kernel, method, data, PARITY) == expected).all()
 
 
 # --- what is refused -----------------------------------------------------------------------------
@@ -227,6 +165,7 @@ def test_too_many_losses_are_refused_and_nothing_is_touched(
     assert ((found ^ whole)[list(lost)] == 0x5A).all()
 
 
+@pytest.mark.arm64
 def test_a_singular_matrix_is_told(kernel: Kernel, method: int) -> None:
     """Two equal rows of parity cannot make up for two blocks of data."""
     blocks = content(4, 10)
@@ -247,6 +186,7 @@ def test_losses_of_no_such_blocks_are_refused(kernel: Kernel, lost: list[int]) -
     assert answer == errno.EINVAL
 
 
+@pytest.mark.arm64
 @pytest.mark.parametrize(
     "change",
     [
@@ -288,7 +228,6 @@ KERNELS = {
     "erasure_isal": ("isa-l/erasure_code.h", "libisal-dev"),
     "erasure_jerasure": ("cauchy.h", "libjerasure-dev"),
 }
-OURS = "erasure_coding"
 
 
 @pytest.fixture(scope="module", params=[(name, method) for name in KERNELS for method in (0, 1)])

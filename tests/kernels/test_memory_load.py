@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perflib import kernels
 from perflib.kernels import Kernel
 from tests.reference import memory_load as reference
 
@@ -22,11 +21,7 @@ LIMIT_NS = 20_000_000_000
 CHUNKS = 48
 APART_BYTES = 21 * 64
 NO_CPU = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Kernel:
-    return kernels.load("memory_load")
+KERNEL = "memory_load"
 
 
 @pytest.fixture
@@ -89,11 +84,6 @@ def usable() -> list[int]:
 needs_two_cores = pytest.mark.skipif(len(usable()) < 2, reason="this needs two cores")
 
 
-def available(kernel: Kernel) -> list[str]:
-    nontemporal = bool(kernel.lib.load_nontemporal())
-    return [kind for kind in reference.KINDS if kind != "nt_write" or nontemporal]
-
-
 def times_done(chunks: int, segment: int, first: int, done: list[int]) -> np.ndarray:
     """How often each chunk was done, by threads of which each goes round in its own segment."""
     times = np.zeros(chunks, dtype=np.int64)
@@ -104,11 +94,9 @@ def times_done(chunks: int, segment: int, first: int, done: list[int]) -> np.nda
     return times
 
 
+@pytest.mark.arm64
 @pytest.mark.parametrize("kind", reference.KINDS)
 def test_each_kind_leaves_what_its_reference_says(kernel: Kernel, arena: Any, kind: str) -> None:
-    if kind not in available(kernel):
-        assert begin(kernel, arena, kind) == ARGUMENT | errno.ENOTSUP
-        return
     for first, segment in ((0, 0), (40, 11)):
         place(kernel, arena)
         assert begin(kernel, arena, kind, first=first, segment=segment) == 0
@@ -116,6 +104,7 @@ def test_each_kind_leaves_what_its_reference_says(kernel: Kernel, arena: Any, ki
         _, (result,) = end(kernel)
         assert result.wrong == 0
         assert result.cpu == usable()[0]
+        assert min(result.probe_before_ns, result.chain_after_ns) > 0
         assert result.chunks > 0
         times = times_done(CHUNKS, segment or CHUNKS, first, [result.chunks])
         expected = reference.left(kind, CHUNKS, times)
@@ -123,6 +112,7 @@ def test_each_kind_leaves_what_its_reference_says(kernel: Kernel, arena: Any, ki
             assert np.array_equal(array, wanted)
 
 
+# Not on arm64: threads of an emulator may take longer to start than the kernel waits for them.
 @needs_two_cores
 def test_threads_share_the_arena(kernel: Kernel, arena: Any) -> None:
     cpus = usable()[:2]
@@ -186,6 +176,7 @@ def test_another_begin_stops_the_first(kernel: Kernel, arena: Any) -> None:
     ) == NONE | errno.ENODATA  # fmt: skip
 
 
+@pytest.mark.arm64
 def test_wrong_arguments_are_refused(kernel: Kernel, arena: Any) -> None:
     lib, ffi = kernel.lib, kernel.ffi
     empty = ffi.new("load_arena *")

@@ -13,17 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflib import kernels
-from perflib.instruments.counters.follower import STOPPED, Follower
+from perflib.instruments.counters.follower import STOPPED, CounterFollower
 from perflib.instruments.counters.readings import new_readings
 from tests.reference.perf_counters import Tick, next_tick
 
 SOFTWARE, TASK_CLOCK, PAGE_FAULTS, DUMMY = 1, 1, 2, 9
 OFF = 8
-
-
-@pytest.fixture(scope="module")
-def kernel() -> kernels.Kernel:
-    return kernels.load("perf_counters")
+KERNEL = "perf_counters"
 
 
 @pytest.fixture
@@ -101,9 +97,9 @@ def test_descriptors_are_not_inherited_by_programs(counters: list[int]) -> None:
     assert not any(os.get_inheritable(descriptor) for descriptor in counters)
 
 
-def follow(sets: list[list[int]], clock: int, stop: int, process: int = -1) -> Follower:
+def follow(sets: list[list[int]], clock: int, stop: int, process: int = -1) -> CounterFollower:
     arrays = [np.array(one, dtype=np.int32) for one in sets]
-    return Follower(
+    return CounterFollower(
         arrays,
         [one[:1] for one in arrays],
         np.array([clock], dtype=np.int32),

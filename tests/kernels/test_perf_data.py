@@ -17,11 +17,7 @@ NUMBERS = (
     *("time_ns", "period", "a", "b", "c", "d"),
     *("type", "misc", "event", "cpu", "pid", "tid", "bytes", "offset"),
 )
-
-
-@pytest.fixture(scope="module")
-def kernel() -> kernels.Kernel:
-    return kernels.load("perf_data")
+KERNEL = "perf_data"
 
 
 def parse(
@@ -179,6 +175,7 @@ def one_record(draw: st.DrawFn, events: list[FileEvent]) -> bytes:
     return made.record(type_, draw(st.binary(max_size=30)))
 
 
+@pytest.mark.arm64
 @given(file=files(), piece=st.integers(1, 300), room=st.integers(1, 9))
 def test_made_files(
     kernel: kernels.Kernel,
@@ -224,6 +221,7 @@ def test_damaged_files(
     same(kernel, bytes(whole), events, fields, piece, room)
 
 
+@pytest.mark.arm64
 @given(data=st.binary(max_size=200), piece=st.integers(1, 50), room=st.integers(1, 4))
 def test_random_bytes(kernel: kernels.Kernel, data: bytes, piece: int, room: int) -> None:
     events = [FileEvent(sample_type=0x107FF, read_format=31)]

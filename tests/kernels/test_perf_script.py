@@ -15,11 +15,7 @@ from tests.reference.perf_script import CUT, NEITHER, ORPHAN, TOO_LONG, Parsed, 
 KINDS = ("comm", "event", "symbol", "object", "stack")
 NUMBERS = ("time_ns", "cpu", "pid", "tid", "period", "ip", "offset")
 REASONS = (NEITHER, ORPHAN, CUT, TOO_LONG)
-
-
-@pytest.fixture(scope="module")
-def kernel() -> kernels.Kernel:
-    return kernels.load("perf_script")
+KERNEL = "perf_script"
 
 
 def parse(kernel: kernels.Kernel, data: bytes, piece: int = 10**9, room: int = 50) -> Parsed:

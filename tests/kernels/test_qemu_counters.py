@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 from perflib import kernels
 from tests.reference.tlb import Access, aliased, tlb_misses
 
-
-@pytest.fixture(scope="module")
-def kernel() -> kernels.Kernel:
-    return kernels.load("qemu_counters")
+KERNEL = "qemu_counters"
 
 
 def run_tlb(kernel: kernels.Kernel, pages: Sequence[int], entries: int, ways: int) -> list[bool]:
@@ -37,6 +34,7 @@ def run_aliases(
     return [bool(byte) for byte in found]
 
 
+@pytest.mark.arm64
 @given(
     pages=st.lists(st.one_of(st.integers(0, 40), st.integers(0, 2**52 - 1)), max_size=200),
     sets=st.sampled_from([1, 2, 4, 8]),
@@ -71,6 +69,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.arm64
 @given(steps=STEPS, stores=st.integers(1, 12), window=st.integers(0, 9))
 def test_aliases(
     kernel: kernels.Kernel, steps: list[tuple[int, int, int, bool]], stores: int, window: int

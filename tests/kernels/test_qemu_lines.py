@@ -21,9 +21,7 @@ class Access(NamedTuple):
     is_store: bool
 
 
-@pytest.fixture(scope="module")
-def kernel() -> kernels.Kernel:
-    return kernels.load("qemu_lines")
+KERNEL = "qemu_lines"
 
 
 def shared(kernel: kernels.Kernel, accesses: Sequence[Access]) -> dict[int, tuple[int, int]]:
@@ -79,6 +77,7 @@ ACCESSES = st.builds(
 )
 
 
+@pytest.mark.arm64
 @given(accesses=st.lists(ACCESSES, max_size=120))
 def test_the_model_is_the_reference(kernel: kernels.Kernel, accesses: list[Access]) -> None:
     assert shared(kernel, accesses) == expected(accesses)

@@ -10,8 +10,8 @@ import pytest
 
 from perflib import kernels
 from perflib.kernels import record, records
-from perflib.model import paths
 from perflib.model.errors import MeasurementError, UserError
+from perflib.store import paths
 
 SOURCE = """/* A kernel that fills records.
  *

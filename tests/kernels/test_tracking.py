@@ -23,11 +23,7 @@ from tests.reference import tracking as reference
 
 SOUND = Trouble("nothing", "", 0, 0, 0, 0, 0)
 CPU = max(os.sched_getaffinity(0))
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Kernel:
-    return kernels.load("tracking")
+KERNEL = "tracking"
 
 
 def trouble(cause: str, which: int, thousandths: int, cpu: int = CPU) -> Trouble:
@@ -41,6 +37,7 @@ def run(number: int, events: int = 2, *before: str) -> str:
     ).stdout
 
 
+@pytest.mark.arm64
 @pytest.mark.parametrize(("seed", "event", "steps"), [(1, 0, 1), (5, 73, 3), (2**64 - 1, 9, 2)])
 def test_the_reference_gives_the_same_checksum(
     kernel: Kernel, seed: int, event: int, steps: int

@@ -12,15 +12,14 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-import perflib as pl
-from perflib.fleet.simulated import simulated_farm
+from perflib.fleet.analysis.simulated import simulated_farm
 from perflib.lab.farm import FarmView, farm
 from perflib.lab.farm_report import write_farm_report
 from perflib.lab.theme import png
-from perflib.model import store
 from perflib.model.errors import MeasurementError, UserError
+from perflib.store import run_files
+from tests.fleet.farms import Healthy, table
 from tests.hostile_names import NAMES
-from tests.stats.farms import Healthy, table
 
 SMALL = Healthy(nodes=24, cores=12, days=6, models=("A",), rack_of=6, noise="days")
 
@@ -153,19 +152,13 @@ def test_a_mistake_is_a_sentence(view: FarmView) -> None:
         farm((view.levels.iloc[:0], view.nodes)).heatmap()
 
 
-def test_the_interface_has_it() -> None:
-    assert pl.farm is farm
-    assert pl.simulated_farm is simulated_farm
-    assert pl.write_farm_report is write_farm_report
-
-
 def test_the_view_zooms_to_a_node_and_opens_its_runs(
     view: FarmView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
     runs = Path(__file__).parents[1] / "data" / "runs"
-    run = store.load(runs / "kv_per_core.parquet")
-    store.save(run)
+    run = run_files.load(runs / "kv_per_core.parquet")
+    run_files.save(run)
     levels = view.levels.copy()
     mine = levels["node"] == "n0005"
     levels["run"] = levels["run"].astype(str).where(~mine, run.id)
@@ -220,7 +213,9 @@ def test_a_report_of_nothing_says_so(view: FarmView, tmp_path: Path) -> None:
 def test_a_report_that_cannot_be_written_is_a_sentence(view: FarmView, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MeasurementError, match="cannot be written"):
-        write_farm_report(view.levels, view.nodes, tmp_path / "file" / "report.html")
+        write_farm_report(
+            view.levels.iloc[:0], view.nodes.iloc[:0], tmp_path / "file" / "report.html"
+        )
 
 
 def test_hostile_names_stay_data_in_figures_and_report(tmp_path: Path) -> None:

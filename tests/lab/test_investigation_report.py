@@ -9,7 +9,6 @@ import json
 import re
 import shutil
 from html import unescape
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -18,57 +17,27 @@ import pytest
 from matplotlib.figure import Figure
 
 from perflib import experiments
-from perflib.cli import main
 from perflib.investigation.conclusion import Conclusion, conclude
 from perflib.investigation.evidence import Evidence, Question, Step, Taken
 from perflib.investigation.folder import runs_in, write_plan
 from perflib.lab import investigation_report as module
 from perflib.lab.investigation_report import MOST_BYTES, write_investigation
-from perflib.lab.pictures import picture
+from perflib.lab.pictures import Picture, picture
 from perflib.lab.theme import themed
 from perflib.model.errors import MeasurementError
-from perflib.model.store import load
+from perflib.store.run_files import load
+from tests.cli.calling import call
 from tests.investigation.cases import EXPERIMENT, PART, evidence, slow_core
+from tests.pages import Page
+from tests.stored import RUNS, analyse_once
 
-RUNS = Path(__file__).parents[1] / "data" / "runs"
 HOSTILE = "<script>alert('$x_1$')</script>&\"'"
 CHECKS = [
     {"name": name, "state": state, "now": HOSTILE, "cost": "much", "command": "", "values": []}
     for name, state in (("load", "warn"), ("steal", "warn"), ("governor", "good"))
 ]
 CHECKS[0]["command"] = "ps | <head>"
-STEPS = ("symptom", "levels", "store and load")
-_VOID = {"meta", "img", "br", "hr", "link"}
-
-
-class Page(HTMLParser):
-    """What a page consists of; fails on tags that do not match."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str]]] = []
-        self.headings: list[tuple[int, str]] = []
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in _VOID:
-            self.open.append(tag)
-        self.tags.append((tag, {name: value or "" for name, value in attrs}))
-        if re.fullmatch("h[1-6]", tag):
-            self.headings.append((int(tag[1]), ""))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if any(re.fullmatch("h[1-6]", tag) for tag in self.open):
-            level, text = self.headings[-1]
-            self.headings[-1] = level, text + data
-
-    def of(self, *names: str) -> list[dict[str, str]]:
-        return [attributes for tag, attributes in self.tags if tag in names]
+STEPS = ("symptom", "store and load")
 
 
 def step(name: str) -> Step:
@@ -87,6 +56,11 @@ def measured(*names: str, skipped: str = "code pages") -> Evidence:
     if skipped:
         found.add(Taken(step(skipped), skipped="there was no time left"))
     return found
+
+
+@pytest.fixture(autouse=True)
+def _analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    analyse_once(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +109,7 @@ def test_it_is_small_and_needs_nothing_from_elsewhere(whole: Any) -> None:
 def test_links_hold_when_the_folder_is_moved(whole: Any, tmp_path: Path) -> None:
     moved = shutil.copytree(whole[0].parent, tmp_path / "elsewhere")
     page = Page((moved / "report.html").read_text())
-    anchors = {attributes["id"] for _, attributes in page.tags if "id" in attributes}
+    anchors = set(page.all("id"))
     links = [one["href"] for one in page.of("a")]
     assert {link[1:] for link in links if link.startswith("#")} <= anchors
     files = [unquote(link) for link in links if not link.startswith("#")]
@@ -145,10 +119,10 @@ def test_links_hold_when_the_folder_is_moved(whole: Any, tmp_path: Path) -> None
 
 
 def test_it_is_html_by_the_standard(whole: Any) -> None:
-    html5lib = pytest.importorskip(
-        "html5lib", reason="needs html5lib: pip install 'perflib-jupyter[dev]'"
+    justhtml = pytest.importorskip(
+        "justhtml", reason="needs justhtml: pip install 'perflib-jupyter[dev]'"
     )
-    html5lib.HTMLParser(strict=True).parse(text_of(whole))
+    justhtml.JustHTML(text_of(whole), strict=True)  # raises at the first parse error
 
 
 def test_it_is_said_in_an_accessible_way(whole: Any) -> None:
@@ -159,7 +133,7 @@ def test_it_is_said_in_an_accessible_way(whole: Any) -> None:
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
     assert all(len(one["alt"]) > 20 for one in page.of("img"))
     assert all(one.get("scope") for one in page.of("th"))
-    identifiers = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    identifiers = page.all("id")
     assert len(identifiers) == len(set(identifiers))
 
 
@@ -261,10 +235,17 @@ def test_figures_that_do_not_fit_are_named_with_the_command_that_shows_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = measured("levels", "symptom", skipped="")
-    monkeypatch.setattr(module, "MOST_BYTES", 330_000)
+    size = 100_000
+    monkeypatch.setattr(module, "picture", lambda *_: Picture("data:" + "A" * (size - 5), 9, 9))
+    for experiment in map(experiments.get, ("kv_per_core", "memory_levels")):
+        monkeypatch.setattr(experiment, "drawings", lambda _run: {"one": Figure})
+    monkeypatch.setattr(module, "MOST_BYTES", 0)  # but for the portrait, which is always there
+    write_investigation(known, conclude(known), tmp_path / "report.html")
+    most = (tmp_path / "report.html").stat().st_size + size + size // 2
+    monkeypatch.setattr(module, "MOST_BYTES", most)
     write_investigation(known, conclude(known), tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
-    assert len(text.encode()) <= 330_000 + 1000  # and the sentences about those that are left out
+    assert most - size < len(text.encode()) <= most + 1000  # and sentences about what is left out
     assert "Left out to keep this file small" in text
     run = known.run("levels")
     assert run is not None
@@ -279,13 +260,13 @@ def test_a_figure_that_cannot_be_drawn_costs_that_figure_only(
 ) -> None:
     known = measured("symptom", skipped="")
     kv = experiments.get("kv_per_core")
-    drawings = kv.drawings
 
     def broken() -> Any:
         msg = "nothing is <positive>"
         raise ValueError(msg)
 
-    monkeypatch.setattr(kv, "drawings", lambda run: {**drawings(run), "parts": broken})
+    drawn = kv.drawings(load(RUNS / "kv_per_core.parquet"))["drift"]
+    monkeypatch.setattr(kv, "drawings", lambda _: {"parts": broken, "drift": drawn})
     write_investigation(known, conclude(known), tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     assert "parts (it could not be drawn: nothing is &lt;positive&gt;)" in text
@@ -359,9 +340,7 @@ def test_the_command_writes_it_and_says_where(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan(tmp_path)
-    with pytest.raises(SystemExit) as ended:
-        main(["investigate", "--replay", str(tmp_path), "--json"])
-    assert ended.value.code == 0
+    assert call("investigate", "--replay", str(tmp_path), "--json") == 0
     report = tmp_path / "report.html"
     assert json.loads(capsys.readouterr().out)["report"] == str(report)
     assert "<h1" in report.read_text()
@@ -373,9 +352,7 @@ def test_the_command_concludes_although_the_report_cannot_be_written(
 ) -> None:
     plan(tmp_path)
     (tmp_path / "report.html").mkdir()
-    with pytest.raises(SystemExit) as ended:
-        main(["investigate", "--replay", str(tmp_path), "--json"])
-    assert ended.value.code == 1
+    assert call("investigate", "--replay", str(tmp_path), "--json") == 1
     said = capsys.readouterr()
     assert json.loads(said.out)["report"] is None
     assert json.loads(said.out)["headline"]["plain"]

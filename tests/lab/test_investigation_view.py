@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,12 @@ from perflib.lab.interface import RunView
 from perflib.lab.investigation import AT_END, ConclusionView, InvestigationView, LeftOut
 from perflib.lab.screen import screen
 from perflib.machine.describe import describe
-from perflib.model import store
 from perflib.model.run import Run
+from perflib.store import run_files
+from tests.lab.test_notebook import namespace
+from tests.pages import Page
+from tests.stored import RUNS, analyse_once
 
-RUNS = Path(__file__).parents[1] / "data" / "runs"
 WARN = {"name": "load", "state": "warn", "now": "busy", "cost": "much", "command": "ps"}
 ALSO = {"name": "aslr", "state": "warn", "now": "2", "cost": "some", "command": "setarch"}
 GOOD = {"name": "governor", "state": "good", "now": "performance", "cost": "", "command": ""}
@@ -40,11 +41,12 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
     def measured(_self: Investigation, step: Step, _progress: object) -> tuple[Run | None, str]:
         made.append((step.name, dict(step.params)))
         path = RUNS / f"{step.experiment}.parquet"
-        run = store.load(path)
-        store.saved_path(run.id).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, store.saved_path(run.id))
+        run = run_files.load(path)
+        run_files.saved_path(run.id).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, run_files.saved_path(run.id))
         return run, ""
 
+    analyse_once(monkeypatch)
     # Undone together with what a test itself changes: in another order `measured` would stay.
     monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PERFLIB_PROGRESS", "none")
@@ -166,13 +168,13 @@ def test_steps_of_ones_own_are_kept_resumed_and_replayed(
     inv: InvestigationView, asked: Asked, capsys: pytest.CaptureFixture[str]
 ) -> None:
     inv.take()
-    mine = inv.run("alias_map", why="Just so.", name="mine", part="map", cores="0", budget_s=2)
+    mine = inv.run("random_calls", why="Just so.", name="mine", part="map", cores="0", budget_s=2)
     assert isinstance(mine, RunView)
     assert asked[-1] == ("mine", {"cores": [0], "budget_s": 2.0})
-    inv.run("alias_map", budget_s=2)
-    inv.run("alias_map", budget_s=2)
+    inv.run("random_calls", budget_s=2)
+    inv.run("random_calls", budget_s=2)
     inv.skip("mine answers it", "store and load")
-    names = ["symptom", "mine", "alias_map", "alias_map 2", "store and load"]
+    names = ["symptom", "mine", "random_calls", "random_calls 2", "store and load"]
     assert [one.step.name for one in inv.evidence.taken] == names
     resumed = pl.investigate(resume=inv.folder)
     assert [one.step.name for one in resumed.evidence.taken] == names
@@ -233,28 +235,6 @@ def test_wrong_steps_name_the_right_ones(inv: InvestigationView, asked: Asked) -
 # --- what it says --------------------------------------------------------------------------------
 
 
-class Texts(HTMLParser):
-    """The words of a page."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self._found: list[str] = []
-        self._style = 0
-        self.feed(page)
-        self.text = " ".join(" ".join(self._found).split())
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        del attrs
-        self._style += tag == "style"
-
-    def handle_endtag(self, tag: str) -> None:
-        self._style -= tag == "style"
-
-    def handle_data(self, data: str) -> None:
-        if not self._style:
-            self._found.append(data)
-
-
 def test_it_goes_to_its_end_and_concludes(inv: InvestigationView, asked: Asked) -> None:
     found = inv.go()
     assert isinstance(found, ConclusionView)
@@ -266,7 +246,7 @@ def test_it_goes_to_its_end_and_concludes(inv: InvestigationView, asked: Asked) 
     assert inv.skip("what?") == AT_END
     assert saved(inv)["finished"]
     assert repr(found) == "\n".join(screen(found))
-    said = Texts(found._repr_html_()).text
+    said = Page(found._repr_html_()).words
     for one in found.findings:
         assert one.plain in said
         assert one.do in said
@@ -286,7 +266,7 @@ def test_it_goes_to_its_end_and_concludes(inv: InvestigationView, asked: Asked) 
 def test_every_mark_of_a_conclusion_has_a_word(inv: InvestigationView) -> None:
     inv.take()
     page = inv.conclusion._repr_html_()
-    said = Texts(page).text
+    said = Page(page).words
     assert 'aria-label="Conclusion"' in page
     assert any(word in said for word in ("HEALTHY: ", "CAUSE FOUND: ", "UNDECIDED: "))
     marks = {"bad": "cause", "note": "note", "good": "fine"}
@@ -334,13 +314,6 @@ def test_the_newest_is_gone_on_with() -> None:
     again = pl.investigate(resume=True, minutes=9)
     assert again.folder == first.folder
     assert again.evidence.question.minutes == 9
-
-
-def namespace(*cells: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"In": ["", *cells, "question(globals())"]}
-    for cell in cells:
-        exec(cell, found)
-    return found
 
 
 def test_a_notebooks_parameters_are_the_question() -> None:

@@ -1,71 +1,65 @@
 from __future__ import annotations
 
 import base64
-import copy
 import hashlib
 import html
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from perflib import experiments
+from perflib.lab import report as module
 from perflib.lab.markup import escape
 from perflib.lab.report import template, write_report
 from perflib.lab.theme import figures as figures_of
 from perflib.model.hypotheses import unseen
 from perflib.model.run import Run
-from perflib.model.store import load
+from perflib.store.run_files import load
 from tests.model.made import slower
-
-_VOID = {"meta", "img", "br", "hr", "link"}
-
-
-class Wellformed(HTMLParser):
-    """Collects what a page refers to, and fails on tags that do not match."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.links: list[str] = []
-        self.images: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in _VOID:
-            self.open.append(tag)
-        for name, value in attrs:
-            if name == "href":
-                self.links.append(value or "")
-            if name == "src":
-                self.images.append(value or "")
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
+from tests.pages import Page
 
 RUNS = Path(__file__).parents[1] / "data" / "runs"
 
 
+def stored(*names: str) -> list[Run]:
+    return [load(RUNS / f"{name}.parquet") for name in names]
+
+
 @pytest.fixture
-def runs() -> list[Run]:
-    """One stored run of each experiment."""
-    return [load(RUNS / f"{name}.parquet") for name in experiments.NAMES]
+def kv() -> list[Run]:
+    return stored("kv_per_core")
 
 
-def test_the_report_is_one_file_with_everything_in_it(runs: list[Run], tmp_path: Path) -> None:
+@pytest.fixture
+def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that do not look at figures."""
+    monkeypatch.setattr(module, "figures", lambda _run: {})
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("kv_per_core", "machine", "random_calls"),
+        pytest.param(experiments.NAMES, marks=pytest.mark.slow, id="all"),
+    ],
+    ids="-".join,
+)
+def test_the_report_is_one_file_with_everything_in_it(
+    names: tuple[str, ...], tmp_path: Path
+) -> None:
+    runs = stored(*names)
     runs[0].provenance["problems"] = ["cpu1: FIFO priority <denied>"]
     path = tmp_path / "reports" / "report.html"
     notebook = path.parent / "executed" / "00_machine.ipynb"
     told = write_report(runs, path, [notebook], ["02 failed: the kernel died"])
     text = path.read_text()
-    page = Wellformed()
-    page.feed(text)
-    assert page.open == []
-    assert page.links == ["executed/00_machine.ipynb"]
+    page = Page(text)
+    assert page.all("href") == ["executed/00_machine.ipynb"]
     figures = sum(len(figures_of(run)) for run in runs)
-    assert len(page.images) == figures
-    assert all(image.startswith("data:image/png;base64,") for image in page.images)
+    images = page.all("src")
+    assert len(images) == figures
+    assert all(image.startswith("data:image/png;base64,") for image in images)
     assert not re.search("https?:", re.sub(r"base64,[^\"]*", "", text))
     assert len(told.splitlines()) >= 3
     for run in runs:
@@ -77,17 +71,19 @@ def test_the_report_is_one_file_with_everything_in_it(runs: list[Run], tmp_path:
     assert runs[0].provenance["machine"]["fingerprint"] in text
 
 
+@pytest.mark.usefixtures("_no_figures")
 def test_anomalies_of_several_runs_are_corrected_together(
-    runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Just beyond its threshold, a core is called slow by a run alone, and by none of many."""
+    runs = stored("machine", "kv_per_core", "layout", "count", "simulate", "what_if")
     marginal = [slower(7, "supported", 1.41)]
-    for run in runs[:6]:
+    for run in runs:
         monkeypatch.setattr(experiments.get(run.experiment), "analyse", lambda _run: marginal)
     path = tmp_path / "report.html"
     assert "Cpu7 is slower" in write_report(runs[:1], path).replace("cpu7", "Cpu7")
-    told = write_report(runs[:6], path)
-    assert "It stays open whether cpu7" in told
+    told = write_report(runs, path)
+    assert "It is not decided whether cpu7" in told
     assert "does not survive the correction over all 6 anomaly claims" in path.read_text()
 
 
@@ -96,34 +92,33 @@ def test_a_report_of_nothing_says_so(tmp_path: Path) -> None:
     assert "Nothing was measured." in (tmp_path / "report.html").read_text()
 
 
-def test_the_doctor_is_silent_about_another_machine(runs: list[Run], tmp_path: Path) -> None:
-    away = copy.deepcopy(runs[:1])
-    away[0].provenance["machine"]["hostname"] = "elsewhere"
-    write_report(away, tmp_path / "report.html")
+@pytest.mark.usefixtures("_no_figures")
+def test_the_doctor_is_silent_about_another_machine(kv: list[Run], tmp_path: Path) -> None:
+    kv[0].provenance["machine"]["hostname"] = "elsewhere"
+    write_report(kv, tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     assert "elsewhere: what slows it down" in text
     assert "another machine than this report" in text
 
 
+@pytest.mark.usefixtures("_no_figures")
 def test_hypotheses_have_a_section_where_there_are_some(
-    runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kv: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "report.html"
     some = unseen("frequency", "the extra time of core 8", "Nothing here <counts> cycles.")
-    write_report(runs[:1], path)
+    write_report(kv, path)
     assert "<h2>Hypotheses</h2>" not in path.read_text()
-    experiment = experiments.get(runs[0].experiment)
-    found = experiment.analyse(runs[0])
+    experiment = experiments.get("kv_per_core")
+    found = experiment.analyse(kv[0])
     monkeypatch.setattr(experiment, "analyse", lambda _: [*found, some])
-    told = write_report(runs[:1], path)
+    told = write_report(kv, path)
     text = path.read_text()
-    page = Wellformed()
-    page.feed(text)
-    assert page.open == []
+    Page(text)
     section = text.partition("<h2>Hypotheses</h2>")[2]
     assert '<td class="inconclusive">◐ inconclusive</td>' in section
     assert "Nothing here &lt;counts&gt; cycles." in section
-    assert runs[0].id in section
+    assert kv[0].id in section
     assert "The extra time of core 8 may or may not come from frequency" in told
 
 

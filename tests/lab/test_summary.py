@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from perflib.lab.summary import summary, told
+from perflib.lab.summary import statements, summary
 from perflib.lab.tables import table, verdicts
 from perflib.model.claims import EXPLAINS
 from perflib.model.finding import Finding
@@ -31,12 +31,24 @@ def test_a_slow_core_is_named_with_its_estimate_first() -> None:
 
 def test_each_sentence_stands_beside_the_kind_of_its_claim_and_its_verdict() -> None:
     found = [level(), slower(1, "supported", 12.0), slower(2, "refuted", 0.1)]
-    assert [(one.kind, one.verdict) for one in told(found)] == [
+    assert [(one.kind, one.verdict) for one in statements(found)] == [
         ("anomaly", "supported"),
         ("anomaly", "refuted"),
         ("description", "supported"),
     ]
-    assert [one.sentence for one in told(found)] == summary(found)
+    assert [one.sentence for one in statements(found)] == summary(found)
+
+
+def test_estimates_without_any_interval_are_one_sentence() -> None:
+    once = [
+        one.of.decided(Interval(one.effect, math.nan, math.nan), 1.0, about=one.about)
+        for one in (slower(1, "supported", 49.9), slower(2, "refuted", 24.4))
+    ]
+    assert summary([*once, level()]) == [
+        *summary([level()]),
+        "No interval, so no verdict (it takes two rounds or more): cpu1, cpu2.",
+    ]
+    assert statements(once)[0].verdict == "inconclusive"
 
 
 def test_what_is_wrong_comes_before_what_is_so() -> None:
@@ -49,7 +61,7 @@ def test_what_is_wrong_comes_before_what_is_so() -> None:
 
 def test_the_undecided_are_told_with_their_estimates() -> None:
     assert summary([slower(0, "inconclusive", 0.8)]) == [
-        "It stays open whether cpu0 is more than 1 % slower than the others: 0.80 % ± 0.40."
+        "It is not decided whether cpu0 is more than 1 % slower than the others: 0.80 % ± 0.40."
     ]
     (alone,) = summary([slower(0, "inconclusive", math.nan)])
     assert alone.endswith("nothing could be estimated.")
@@ -100,7 +112,7 @@ def test_verdicts_as_html_and_as_text() -> None:
     assert '<td class="number">5.00 % ± 0.40</td>' in html
     lines = repr(shown).splitlines()
     assert len(lines) == 3
-    assert lines[2].startswith("cpu1     It stays open")
+    assert lines[2].startswith("cpu1     It is not decided")
 
 
 @pytest.mark.parametrize("rows", [[], [{"a": 1.5, "b": None}, {"a": math.nan, "b": "<x>"}]])

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from perflib.machine.describe import describe
+from perflib.machine.doctor.lines import machine_lines
 from tests.machine import trees
 from tests.machine.dumps import dump
 
@@ -67,6 +68,18 @@ def test_the_fingerprint_tells_machines_apart(tmp_path: Path) -> None:
     builders = (trees.haswell_ep, trees.epyc, trees.kvm_guest, trees.container)
     found = {describe(build(tmp_path / build.__name__))["fingerprint"] for build in builders}
     assert len(found) == len(builders)
+
+
+def test_an_arm64_guest_without_firmware(tmp_path: Path) -> None:
+    text = "Features\t: fp asimd\nCPU implementer\t: 0x41\nCPU variant\t: 0x4\n"
+    text += "CPU part\t: 0xd0c\nCPU revision\t: 1\n"
+    board = "linux,dummy-virt\0"
+    tree = {"proc/device-tree/model": board, "proc/device-tree/compatible": board}
+    record = describe(trees.write(tmp_path, {"proc/cpuinfo": text, **tree}))
+    first = next(machine_lines(record))
+    assert "linux,dummy-virt, Neoverse N1" in first
+    assert "(product unknown; ARM implementer 0x41, part 0xd0c, r4p1)" in first
+    assert "\0" not in str(record)
 
 
 def test_nothing_to_read(tmp_path: Path) -> None:

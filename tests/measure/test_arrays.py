@@ -13,7 +13,7 @@ from perflib.measure import arrays as memory_arrays
 from perflib.measure.arrays import Arrays
 from perflib.measure.conditions import Conditions
 from perflib.measure.pages import smaps
-from perflib.measure.pages.text_backings import why_not
+from perflib.measure.pages.backings import why_not
 from perflib.measure.process import WorkerError
 from perflib.model.errors import MeasurementError, UserError
 from tests.reference import memory_chase as reference
@@ -36,7 +36,7 @@ def arrays() -> Iterator[Arrays]:
 
 
 def test_an_array_is_laid_on_a_core_and_loaded_from_another(arrays: Arrays) -> None:
-    assert arrays.lay("a", order="random", bytes_=64 * KIB, cpu=CPUS[0]) == ""
+    assert arrays.place("a", order="random", bytes_=64 * KIB, cpu=CPUS[0]) == ""
     samples, why = arrays.run("a", CPUS[-1], 0, 500, 3)
     assert why == ""
     assert samples["loads"].tolist() == [500] * 3
@@ -49,7 +49,7 @@ def test_an_array_is_laid_on_a_core_and_loaded_from_another(arrays: Arrays) -> N
 
 def test_a_run_goes_on_where_the_last_one_ended(arrays: Arrays) -> None:
     """A lap in pieces reaches each line once, and ends where it began."""
-    arrays.lay("a", order="random", bytes_=16 * KIB)
+    arrays.place("a", order="random", bytes_=16 * KIB)
     lines = 16 * KIB // memory_arrays.LINE_BYTES
     reached = []
     for _ in range(lines):
@@ -62,7 +62,7 @@ def test_a_run_goes_on_where_the_last_one_ended(arrays: Arrays) -> None:
 
 def test_several_arrays_are_there_at_once(arrays: Arrays) -> None:
     for seed in (1, 2):
-        assert arrays.lay(seed, order="random", bytes_=8 * KIB, seed=seed) == ""
+        assert arrays.place(seed, order="random", bytes_=8 * KIB, seed=seed) == ""
     one, _ = arrays.run(1, CPUS[0], 0, 50, 1)
     two, _ = arrays.run(2, CPUS[0], 0, 50, 1)
     again, _ = arrays.run(1, CPUS[0], 0, 128 - 50, 1)
@@ -79,15 +79,15 @@ def test_several_arrays_are_there_at_once(arrays: Arrays) -> None:
 def test_the_pages_are_looked_at(arrays: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
     for backing in ("4k", "thp"):
         if not why_not(backing):
-            assert arrays.lay(backing, order="window", bytes_=4 << 20, backing=backing) == ""
+            assert arrays.place(backing, order="window", bytes_=4 << 20, backing=backing) == ""
     monkeypatch.setattr(smaps, "violated", lambda *_: "found something else")
-    assert arrays.lay("a", order="window", bytes_=4 << 20) == "found something else"
+    assert arrays.place("a", order="window", bytes_=4 << 20) == "found something else"
 
 
 def test_pages_on_another_node_are_said(arrays: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert arrays.lay("a", order="random", bytes_=64 * KIB, cpu=CPUS[0], node=1023) != ""
+    assert arrays.place("a", order="random", bytes_=64 * KIB, cpu=CPUS[0], node=1023) != ""
     monkeypatch.setattr(memory_arrays, "pages_by_node", lambda *_: {0: 10, 1: 6})
-    why = arrays.lay("a", order="random", bytes_=64 * KIB, node=1)
+    why = arrays.place("a", order="random", bytes_=64 * KIB, node=1)
     assert why == "only 6 of 16 pages lie on node 1, and 10 on node 0"
 
 
@@ -100,15 +100,15 @@ def test_where_pages_cannot_be_seen_the_run_says_so_once(
 
     monkeypatch.setattr(memory_arrays, "pages_by_node", refused)
     for key in "ab":
-        assert arrays.lay(key, order="random", bytes_=64 * KIB, node=0) == ""
+        assert arrays.place(key, order="random", bytes_=64 * KIB, node=0) == ""
     assert arrays.violated == ["on which NUMA node the arrays lie cannot be seen: it is forbidden"]
 
 
 def test_a_core_that_cannot_be_had_is_said(arrays: Arrays) -> None:
-    why = arrays.lay("a", order="random", bytes_=64 * KIB, cpu=NO_CPU)
+    why = arrays.place("a", order="random", bytes_=64 * KIB, cpu=NO_CPU)
     assert why.startswith(f"cpu{NO_CPU} cannot be used: it is offline")
     assert "a" not in arrays
-    arrays.lay("a", order="random", bytes_=64 * KIB)
+    arrays.place("a", order="random", bytes_=64 * KIB)
     samples, why = arrays.run("a", NO_CPU, 0, 100, 2)
     assert len(samples) == 0
     assert why.startswith(f"cpu{NO_CPU} cannot be used")
@@ -116,23 +116,23 @@ def test_a_core_that_cannot_be_had_is_said(arrays: Arrays) -> None:
 
 
 def test_refused_arguments_and_an_empty_pool_are_said(arrays: Arrays) -> None:
-    assert "refused its arguments" in arrays.lay("a", order="random", bytes_=100)
+    assert "refused its arguments" in arrays.place("a", order="random", bytes_=100)
     if why_not("hugetlb", may_reserve=False):
-        why = arrays.lay("a", order="random", bytes_=64 * KIB, backing="hugetlb")
+        why = arrays.place("a", order="random", bytes_=64 * KIB, backing="hugetlb")
         assert "pool of huge pages" in why or "no pool" in why
 
 
 def test_unknown_names_get_the_nearest(arrays: Arrays) -> None:
     with pytest.raises(UserError, match="random"):
-        arrays.lay("a", order="radnom", bytes_=64 * KIB)
+        arrays.place("a", order="radnom", bytes_=64 * KIB)
     with pytest.raises(UserError, match="thp"):
-        arrays.lay("a", order="random", bytes_=64 * KIB, backing="tph")
+        arrays.place("a", order="random", bytes_=64 * KIB, backing="tph")
     with pytest.raises(UserError, match="loaded"):
-        arrays.lay("a", order="random", bytes_=64 * KIB, backing="loaded")
+        arrays.place("a", order="random", bytes_=64 * KIB, backing="loaded")
 
 
 def test_arrays_are_gone_with_their_worker(arrays: Arrays) -> None:
-    arrays.lay("a", order="random", bytes_=64 * KIB)
+    arrays.place("a", order="random", bytes_=64 * KIB)
     pid = arrays._workers[0].pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
@@ -142,7 +142,7 @@ def test_arrays_are_gone_with_their_worker(arrays: Arrays) -> None:
     with pytest.raises(WorkerError, match="gone with its worker"):
         arrays.run("a", CPUS[0], 0, 100, 1)
     arrays.release("a")
-    assert arrays.lay("a", order="random", bytes_=64 * KIB) == ""
+    assert arrays.place("a", order="random", bytes_=64 * KIB) == ""
     assert arrays.run("a", CPUS[0], 0, 100, 1)[1] == ""
 
 

@@ -6,34 +6,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from perflib.measure import launch
 from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
+from tests.processes import alive, is_gone
 
 
 def run(requested: Conditions, *argv: str) -> subprocess.CompletedProcess[str]:
     words, environment = command(requested, argv)
     return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
-def wait_until_dead(pid: int) -> None:
-    deadline = time.monotonic() + 10
-    while alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not alive(pid)
 
 
 def test_becomes_the_command_with_its_arguments_status_and_pid() -> None:
@@ -110,7 +94,7 @@ def test_dies_with_its_parent() -> None:
         child = int(parent.stdout.readline())
         assert alive(child)
         parent.kill()
-        wait_until_dead(child)
+        assert is_gone(child)
 
 
 def test_imports_next_to_nothing() -> None:

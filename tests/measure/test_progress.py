@@ -47,6 +47,14 @@ def test_log_lines_in_batch_one_in_ten_seconds(
     assert err.splitlines() == ["kv_per_core: round 5, 30 s left at most, ±0.73"] * 3
 
 
+def test_a_run_without_an_end_says_nothing_of_its_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Reporter("x") as report:
+        report(status(1, 99_999_999, 0.5))
+    assert capsys.readouterr().err == "x: round 5, ±0.50\n"
+
+
 def test_no_width_is_shown_before_there_is_one(capsys: pytest.CaptureFixture[str]) -> None:
     with Reporter("x") as report:
         report(status(1, 29))

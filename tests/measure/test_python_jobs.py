@@ -68,17 +68,6 @@ def test_what_cannot_be_is_said(
     assert found.remark.endswith(LATER)
 
 
-def test_without_frame_pointers_a_later_python_can_describe_its_functions(
-    fake: Fake, environment: dict[str, str]
-) -> None:
-    fake(version=[3, 13], flags="-O3")
-    found = perf_support(["python3", "job.py"], environment, jit=True)
-    assert found == PerfSupport({"PYTHON_PERF_JIT_SUPPORT": "1"}, "dwarf", "")
-    assert perf_support(["python3", "job.py"], environment).variables == {}
-    fake(flags="-O3")
-    assert perf_support(["python3", "job.py"], environment, jit=True).variables == {}
-
-
 @pytest.mark.parametrize(
     "argv",
     [

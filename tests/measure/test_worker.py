@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +24,10 @@ from perflib.measure import process as process_module
 from perflib.measure.conditions import Conditions, environment_bytes, observe
 from perflib.measure.process import Out, Served, Worker, WorkerError
 from perflib.measure.workers import Workers
-from perflib.model import paths
 from perflib.model.errors import MeasurementError
+from perflib.store import paths
 from tests.machine import trees
+from tests.processes import alive
 
 HERE = Path(__file__).parents[1] / "kernels_c"
 MANY_S = 60.0  # for what should answer at once, on a machine that is busy
@@ -40,7 +40,7 @@ from pathlib import Path
 from perflib import kernels
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Worker
-from perflib.model import paths
+from perflib.store import paths
 paths.kernels_dir = lambda: Path(sys.argv[1])
 build = kernels.build("faulty")
 """
@@ -61,14 +61,6 @@ def worker(faulty: Build) -> Iterator[Worker]:
 
 def result(worker: Worker, function: str, *arguments: Any) -> Any:
     return worker.call(function, *arguments, timeout_s=MANY_S)[0]
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
 
 
 def program(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -374,29 +366,6 @@ def test_as_many_workers_as_a_large_machine_has_cpus() -> None:
     assert done.stdout == "(42, [])\n", done.stderr
 
 
-def test_worker_dies_with_its_parent() -> None:
-    argv = [sys.executable, "-c", PROGRAM + WAITING, str(HERE)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        pids = [int(word) for word in parent.stdout.readline().split()]
-        assert len(pids) == 2
-        assert all(alive(pid) for pid in pids)
-        parent.kill()
-    deadline = time.monotonic() + MANY_S
-    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not any(alive(pid) for pid in pids)
-
-
-WAITING = """
-idle, busy = Worker(build, Conditions()), Worker(build, Conditions())
-idle.start()
-busy.start()
-print(idle.pid, busy.pid, flush=True)
-busy.call("faulty_hang", timeout_s=60.0)
-"""
-
-
 # --- conditions --------------------------------------------------------------------------------
 
 
@@ -426,19 +395,6 @@ def test_condition_that_is_not_met_is_a_sentence(
         assert result(worker, "faulty_add", 1, 2) == 3, "it is said, and measured all the same"
     with Workers(faulty, [Conditions(cpu=CPU), Conditions(cpu=CPU)]) as several:
         assert several.violated == worker.violated[:1], "each sentence once"
-
-
-def test_cpu_that_is_not_allowed_is_refused_and_the_allowed_are_named() -> None:
-    others = sorted(os.sched_getaffinity(0) - {CPU}) or [CPU + 1]
-    done = program(
-        "os.sched_setaffinity(0, {int(sys.argv[2])})\n"
-        "Worker(build, Conditions(cpu=int(sys.argv[3])))\n",
-        str(CPU),
-        str(others[0]),
-    )
-    assert done.returncode == 1
-    assert f"UserError: cpu={others[0]}: this process may not run there" in done.stderr
-    assert f"Allowed: CPUs {CPU} " in done.stderr
 
 
 def test_cpu_that_is_taken_away_meanwhile_is_an_error_that_names_the_allowed(

@@ -12,7 +12,6 @@ SLOWER = Claim(
     kind="anomaly",
     subject="cpu{cpu}",
     quantity="slowdown",
-    unit="percent",
     exact="cpu{cpu} is more than {threshold:g} % slower than the others",
     plain={
         "supported": "cpu{cpu} is slower than the others: {estimate}",
@@ -23,7 +22,6 @@ SLOWER = Claim(
 )
 LEVEL = Claim(
     name="level",
-    kind="description",
     subject="level",
     quantity="size",
     unit="KiB",

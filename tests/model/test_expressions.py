@@ -77,7 +77,7 @@ def test_a_search_ends_and_tells_why() -> None:
 
 
 def test_many_searches_that_are_all_a_little_slow_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expressions, "_ALL_S", 0.2)
+    monkeypatch.setattr(expressions, "_MAX_TEXTS_S", 0.2)
     slow = Expression(SLOW, "threads")
     with pytest.raises(UserError, match=r"took longer than 0\.2 s on \d+ texts, the last 'aaaa"):
         slow.finds("a" * 22 + "b" for _ in range(10**9))
@@ -120,7 +120,7 @@ def _log(which: str) -> Callable[[], None]:
 def test_no_place_that_takes_an_expression_hangs(
     use: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expressions, "_ONE_S", 0.1)
+    monkeypatch.setattr(expressions, "_MAX_TEXT_S", 0.1)
     with pytest.raises(UserError, match=r"took longer than 0\.1 s on 'aaaa"):
         use()
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from perflib.model.changes import changes
 from perflib.model.finding import Finding
-from perflib.stats.decide import Reason, Witness
+from perflib.stats.decide import Decision, Reason, Witness
 from perflib.stats.interval import Interval
 from tests.model.made import LEVEL, SLOWER, level, slower
 
@@ -33,6 +33,16 @@ def test_a_finding_is_its_claim_with_verdict_numbers_and_reasons() -> None:
     assert FOUND.reason == "Because of a, b and c."
     assert FOUND.plain == "cpu8 is slower than the others: 12.30 % ± 0.80"
     assert str(FOUND) == f"supported: {FOUND.claim}: 12.30 % ± 0.80. Because of a, b and c."
+
+
+@pytest.mark.parametrize("ends", [(2.0, 4.0), (-4.0, 0.5), (1.1, math.inf)])
+def test_an_interval_that_does_not_contain_its_estimate_is_a_defect(
+    ends: tuple[float, float],
+) -> None:
+    with pytest.raises(AssertionError, match=r"internal error: the estimate of 'slower' \(1\)"):
+        SLOWER.found(Decision("inconclusive"), Interval(1.0, *ends), about={"cpu": 1})
+    for fine in [(1.0, 1.0), (1.0 + 1e-12, 2.0), (math.nan, math.nan), (-math.inf, math.inf)]:
+        SLOWER.found(Decision("inconclusive"), Interval(1.0, *fine), about={"cpu": 1})
 
 
 def test_it_cannot_be_changed() -> None:
@@ -132,7 +142,24 @@ def test_an_estimate_has_as_many_digits_as_it_is_worth(
 
 def test_what_has_no_plain_sentence_of_its_own_stays_open() -> None:
     assert slower(3, "inconclusive", 1.0).plain == (
-        "It stays open whether cpu3 is more than 1 % slower than the others: 1.00 % ± 0.40."
+        "It is not decided whether cpu3 is more than 1 % slower than the others: 1.00 % ± 0.40."
+    )
+
+
+@pytest.mark.parametrize("name", ["c", "memcpy", "ümlaut", "cpu8", "x y", "L1"])
+def test_a_name_at_the_begin_of_a_sentence_stays_as_it_is(name: str) -> None:
+    """The variable 'c' became 'C'; a template's own word, and prose, begin with a capital."""
+    claim = dataclasses.replace(
+        SLOWER,
+        plain={"supported": "{cpu} limits", "refuted": "no {cpu} limits"},
+        reasons={"name": "{cpu} is first.", "prose": "{doing:first} it.", "own": "it is {cpu}."},
+    )
+    reasons = [Reason(code, {"doing": "reading"}) for code in ("name", "prose", "own")]
+    one = claim.decided(Interval(3, 2, 4), 1.0, about={"cpu": name}, remarks=reasons)
+    assert one.plain == f"{name} limits"
+    assert one.reason.endswith(f"{name} is first. Reading it. It is {name}.")
+    assert (
+        claim.decided(Interval(0, -1, 0.5), 1.0, about={"cpu": name}).plain == f"No {name} limits"
     )
 
 

@@ -13,31 +13,12 @@ import pandas as pd
 import pytest
 
 from perflib.experiments import get
-from perflib.model import recorded, store
+from perflib.model import recorded
 from perflib.model.recorded import RECORDED, is_fixed, row_of, unlisted, with_user, without_user
+from perflib.store import run_files
 
-PAGE = Path(__file__).parents[2] / "docs" / "recorded.md"
 HOMES = "/home"
 RUNS = Path(__file__).parents[1] / "data" / "runs"
-
-
-def table() -> list[str]:
-    """The list as the page has it."""
-    rows = []
-    for row in RECORDED:
-        keys = ", ".join(f"`{key}`" for key in row.keys.split())
-        instead = {"host": "`host-1`", "process": "`process-1`", "job": "`job-1`"}
-        shown = instead.get(row.anonymous, row.anonymous)
-        rows.append(f"| {f'`{row.place}`' if row.place else ''} | {keys} | {row.holds} | {shown} |")
-    return rows
-
-
-def test_the_page_has_the_list() -> None:
-    lines = PAGE.read_text().splitlines()
-    head = lines.index("| place | keys | what they hold | in an anonymous export |")
-    on_page = lines[head + 2 : head + 2 + len(RECORDED)]
-    assert on_page == table(), "write it anew:\n" + "\n".join(table())
-    assert not lines[head + 2 + len(RECORDED)].startswith("|")
 
 
 def test_no_place_is_listed_twice() -> None:
@@ -48,7 +29,7 @@ def test_no_place_is_listed_twice() -> None:
 @pytest.mark.parametrize("experiment", ["machine", "kv_per_core", "coherence", "threads"])
 def test_a_measured_run_holds_nothing_that_is_not_listed(experiment: str) -> None:
     """Measured once and stored; ``tests/conftest.py`` asks the same of all that tests measure."""
-    provenance = store.load(RUNS / f"{experiment}.parquet").provenance
+    provenance = run_files.load(RUNS / f"{experiment}.parquet").provenance
     assert [place for place in unlisted(provenance) if not place.startswith("plan.arms")] == []
 
 
@@ -161,7 +142,7 @@ def test_a_measured_run_holds_nothing_of_the_user(
     monkeypatch.setenv("PERFLIB_CACHE", str(home / "cache"))
     experiment = get("kv_per_core")
     given = {"job": "program", "events": 2, "budget_s": 0.5, "cores": "first"}
-    run = store.load(experiment.measure(experiment.params(given)).id)
+    run = run_files.load(experiment.measure(experiment.params(given)).id)
     assert run.provenance["job"].startswith("~/cache/")
     texts = []
 

@@ -18,7 +18,7 @@ from perflib.experiments.core_pairs.claims import GROUPS
 from perflib.experiments.core_pairs.numa import experiment
 from perflib.experiments.kv_per_core.pair import pair
 from perflib.model.run import Run
-from perflib.model.store import load
+from perflib.store.run_files import load
 from tests.numa.guest import Guest, prepare
 from tests.numa.inside.whole import EVENTS
 from tests.numa.kernel import MissingError

@@ -19,14 +19,19 @@ import numpy as np
 from perflib import experiments, kernels
 from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
-from tests.numa.kernel import PACKAGES, Kernel, MissingError, find_kernel, first_root, read_module
+from tests.numa.kernel import (
+    AMD64,
+    Kernel,
+    MissingError,
+    Processor,
+    find_kernel,
+    first_root,
+    read_module,
+)
 from tests.numa.layouts import MARK, Layout
-
-__all__ = ["Answer", "Guest", "GuestError", "command_line", "prepare", "program", "read_answer"]
 
 TOP = Path(__file__).parents[2]
 INSIDE = Path(__file__).parent / "inside"
-QEMU = "qemu-system-x86_64"
 # Compiled on the host: gcc takes twenty times as long in a guest.
 COMPILED = ("clock_gaps", "cpuid", "memory_chase")
 _OUT = "/dev/shm/out"  # where the guest sees the folder of its answers
@@ -48,7 +53,7 @@ def command_line(
     no KVM, because continuous integration has none, and then guests are alike everywhere.
     """
     nodes = len(layout.distances)
-    words = [QEMU, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", layout.smp]
+    words = [AMD64.qemu, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", layout.smp]
     words += ["-m", f"{layout.node_mib * nodes}M"]
     for node in range(nodes):
         cpus = ",".join(f"cpus={cpu}" for cpu in layout.cpus(node))
@@ -58,20 +63,28 @@ def command_line(
         for other in range(nodes):
             distance = layout.distances[node][other]
             words += ["-numa", f"dist,src={node},dst={other},val={distance}"]
-    words += ["-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none"]
+    # Pages stay where they were put, and the clock is not one of qemu's slow devices.
+    append = f"console=ttyS0 numa_balancing=disable tsc=reliable {MARK}{name}"
+    return words + devices(append, kernel, first_root, out, {"root": Path("/")})
+
+
+def devices(
+    append: str, kernel: Kernel, first_root: Path, out: Path, shares: Mapping[str, Path]
+) -> list[str]:
+    """What guests of all processors have: no screen, a console, folders of the host to read."""
+    words = ["-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none"]
     words += ["-no-reboot", "-serial", f"file:{out / 'console'}"]
     words += ["-kernel", str(kernel.image), "-initrd", str(first_root)]
-    # Pages stay where they were put, and the clock is not one of qemu's slow devices.
-    append = "console=ttyS0 quiet panic=-1 mitigations=off numa_balancing=disable tsc=reliable"
-    words += ["-append", f"{append} {MARK}{name}"]
-    for tag, path, more in (("root", "/", ",readonly=on,multidevs=remap"), ("out", str(out), "")):
-        escaped = path.replace(",", ",,")
+    words += ["-append", f"{append} quiet panic=-1 mitigations=off"]
+    readable = {tag: (path, ",readonly=on,multidevs=remap") for tag, path in shares.items()}
+    for tag, (path, more) in (readable | {"out": (out, "")}).items():
+        escaped = str(path).replace(",", ",,")
         words += ["-fsdev", f"local,id={tag},path={escaped},security_model=none{more}"]
         words += ["-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
     return words
 
 
-def program(argv: list[str], environment: Mapping[str, str]) -> str:
+def program(argv: list[str], environment: Mapping[str, str], top: Path = TOP) -> str:
     """The shell script that the guest's first process runs: it keeps what ``argv`` says."""
     variables = "".join(
         f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()
@@ -79,7 +92,7 @@ def program(argv: list[str], environment: Mapping[str, str]) -> str:
     return (
         f"{variables}mkdir -p $HOME $PERFLIB_HOME\n"
         f"cp -R {_OUT}/cache $PERFLIB_CACHE && chmod -R go-rwx $PERFLIB_CACHE\n"
-        f"cd {shlex.quote(str(TOP))}\n"
+        f"cd {shlex.quote(str(top))}\n"
         f"{shlex.join(argv)} > {_OUT}/said 2>&1\n"
         f"echo $? > {_OUT}/status\n"
     )
@@ -87,17 +100,28 @@ def program(argv: list[str], environment: Mapping[str, str]) -> str:
 
 def tests_inside() -> tuple[list[str], dict[str, str]]:
     """pytest on the tests that are made for a guest, and the environment it needs there."""
-    argv = [sys.executable, "-m", "pytest", "-c", str(TOP / "pyproject.toml")]
-    # Plugins of notebooks and browsers take half a minute to import there.
-    argv += ["-p", "pytest_timeout", "-p", "no:cacheprovider", "--confcutdir", str(INSIDE)]
-    argv += ["--color=no", f"--junit-xml={_OUT}/report.xml"]
-    # One by one: whatever a pattern python_files matches, pytest rewrites, numpy and scipy as well.
-    argv += [str(file) for file in sorted(INSIDE.glob("*.py")) if file.name != "conftest.py"]
-    return argv, {
+    argv, environment = pytest_inside(sys.executable, INSIDE)
+    return argv, environment | {
         # numpy sorts wrongly with AVX2 as qemu 7.2 emulates it, and DuckDB does not start without.
         "NPY_DISABLE_CPU_FEATURES": " ".join(_dispatched()),
         "OPENBLAS_CORETYPE": "Nehalem",
         "PATH": os.environ.get("PATH", os.defpath),
+    }
+
+
+def pytest_inside(python: str, inside: Path, top: Path = TOP) -> tuple[list[str], dict[str, str]]:
+    """pytest on a folder's tests, where a guest sees the checkout at ``top``."""
+
+    def there(path: Path) -> str:
+        return str(top / path.relative_to(TOP))
+
+    argv = [python, "-m", "pytest", "-c", str(top / "pyproject.toml")]
+    # Plugins of notebooks and browsers take half a minute to import there.
+    argv += ["-p", "pytest_timeout", "-p", "no:cacheprovider", "--confcutdir", there(inside)]
+    argv += ["--color=no", f"--junit-xml={_OUT}/report.xml"]
+    # One by one: whatever a pattern python_files matches, pytest rewrites, numpy and scipy as well.
+    argv += [there(file) for file in sorted(inside.glob("*.py")) if file.name != "conftest.py"]
+    return argv, {
         "LC_ALL": "C.UTF-8",
         "HOME": "/dev/shm/home",
         "TMPDIR": "/dev/shm",
@@ -170,7 +194,7 @@ def _last_words(out: Path) -> str:
 # --- a guest -------------------------------------------------------------------------------------
 
 
-def prepare(folder: Path) -> tuple[Kernel, Path]:
+def prepare(folder: Path, processor: Processor = AMD64) -> tuple[Kernel, Path]:
     """The kernel and the first root, for any number of guests.
 
     Raises
@@ -178,22 +202,24 @@ def prepare(folder: Path) -> tuple[Kernel, Path]:
     MissingError
         Something is not installed; the text says what to install.
     """
-    missing = [program for program in (QEMU, "gcc") if shutil.which(program) is None]
+    wanted = (processor.qemu, processor.compiler)
+    missing = [program for program in wanted if shutil.which(program) is None]
+    install = processor.packages
     if missing:
-        msg = f"no {' and no '.join(missing)}: guests cannot be booted. Install: {PACKAGES}"
+        msg = f"no {' and no '.join(missing)}: guests cannot be booted. Install: {install}"
         raise MissingError(msg)
-    kernel = find_kernel()
+    kernel = find_kernel(processor.boot, processor=processor)
     init = folder / "init"
     source = str(Path(__file__).with_name("init.c"))
     compiling = subprocess.run(
-        ["gcc", "-static", "-O2", "-Wall", "-Wextra", source, "-o", str(init)],
+        [processor.compiler, "-static", "-O2", "-Wall", "-Wextra", source, "-o", str(init)],
         capture_output=True,
         text=True,
         check=False,
     )
     if compiling.returncode:
         msg = (
-            f"the guest's first process does not compile, or not statically: {PACKAGES}; gcc says: "
+            f"the guest's first process does not compile, or not statically: {install}; gcc says: "
             f"{compiling.stderr.strip()}"
         )
         raise MissingError(msg)

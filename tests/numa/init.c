@@ -1,5 +1,6 @@
-/* The first process of a guest: it puts the host's files under the guest's, starts what the host
- * wrote down as /out/run, and ends the guest when that has ended.
+/* The first process of a guest: it puts the host's files, or those of a root that the host built
+ * and those of a checkout, under the guest's, starts what the host wrote down as /out/run, and ends
+ * the guest when that has ended.
  *
  * It is linked statically and is, beside the kernel's modules, all that the guest's first root
  * holds.
@@ -61,7 +62,13 @@ int main(void) {
   put("sysfs", "/host/sys", "sysfs", 0, NULL);
   put("cgroup2", "/host/sys/fs/cgroup", "cgroup2", 0, NULL);
   put("devtmpfs", "/host/dev", "devtmpfs", 0, NULL);
+  put("devpts", "/host/dev/pts", "devpts", 0, "ptmxmode=0666"); // a job's output is a terminal's
   put("tmpfs", "/host/dev/shm", "tmpfs", 0, "mode=1777");
+  // Only a guest of another processor has one: its root is not the host's.
+  if (mount("checkout", "/host/mnt", "9p", MS_RDONLY,
+            "trans=virtio,version=9p2000.L,cache=loose,msize=512000") != 0 &&
+      errno != ENOENT)
+    fail("the checkout");
   put("out", "/host/dev/shm/out", "9p", 0, "trans=virtio,version=9p2000.L,cache=none,msize=512000");
   if (chdir("/host") != 0 || mount(".", "/", NULL, MS_MOVE, NULL) != 0 || chroot(".") != 0)
     fail("the root of the guest");

@@ -10,25 +10,45 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import platformdirs
 from filelock import FileLock
 
-__all__ = ["Kernel", "MissingError", "find_kernel", "first_root", "in_order"]
-
-PACKAGES = "apt-get install qemu-system-x86 gcc libc6-dev"
-META_PACKAGE = "linux-image-amd64"
 # What Debian has as modules of what the guest needs to see the host's files.
 WANTED = ("virtio_pci", "9pnet_virtio", "9p")
 _FOLDERS = ("drivers/virtio/", "net/9p/", "fs/9p/", "fs/netfs/", "fs/fscache/")
 _DEPENDS = re.compile(rb"\0depends=([^\0]*)\0")
 _DOWNLOAD_S = 300.0
+# Python 3.11 knows the filter from 3.11.4 on; Debian 12 has 3.11.2.
+_AS_DATA: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 
 class MissingError(Exception):
     """Something that a guest needs is not on this machine; the text says how to get it."""
+
+
+@dataclass(frozen=True)
+class Processor:
+    """An architecture in Debian's words, what emulates and compiles for it, and their packages.
+
+    Installed kernels are in ``boot``; ``apt`` are options that let apt speak of an architecture
+    that is not this machine's.
+    """
+
+    name: str
+    qemu: str
+    compiler: str
+    packages: str
+    boot: Path = Path("/boot")
+    apt: list[str] = field(default_factory=list)
+
+
+AMD64 = Processor(
+    "amd64", "qemu-system-x86_64", "gcc", "apt-get install qemu-system-x86 gcc libc6-dev"
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +62,9 @@ class Kernel:
 # --- where it is ---------------------------------------------------------------------------------
 
 
-def find_kernel(boot: Path = Path("/boot"), cache: Path | None = None) -> Kernel:
+def find_kernel(
+    boot: Path = Path("/boot"), cache: Path | None = None, processor: Processor = AMD64
+) -> Kernel:
     """A kernel of this machine that may be read and has the modules, or Debian's, downloaded once.
 
     Parameters
@@ -51,15 +73,18 @@ def find_kernel(boot: Path = Path("/boot"), cache: Path | None = None) -> Kernel
         Where installed kernels lie; their modules are in ``lib/modules`` beside it.
     cache
         Where a downloaded one is kept.
+    processor
+        Whose kernel; the folder of installed ones must be of the same.
     """
     cache = cache or Path(platformdirs.user_cache_dir("perflib")) / "guest-kernel"
-    for top in (boot.parent, *sorted(cache.glob("linux-image-*"), reverse=True)):
+    kept = sorted(cache.glob(f"linux-image-*-{processor.name}"), reverse=True)
+    for top in (boot.parent, *kept):
         kernel = _kernel_below(top, boot.name)
         if kernel is not None:
             return kernel
     cache.mkdir(parents=True, exist_ok=True)
     with FileLock(cache / "lock"):
-        top = _download(cache)
+        top = _download(cache, processor)
     kernel = _kernel_below(top, boot.name)
     if kernel is None:
         msg = (
@@ -120,48 +145,50 @@ def read_module(file: Path) -> bytes:
 # --- downloading ---------------------------------------------------------------------------------
 
 
-def _download(cache: Path) -> Path:
+def _download(cache: Path, processor: Processor) -> Path:
     """Download and unpack Debian's kernel, of which only a few files are kept."""
     for program in ("apt-get", "apt-cache", "dpkg-deb"):
         if shutil.which(program) is None:
             msg = (
                 f"there is no kernel with 9p and virtio in /boot, and no '{program}' to download "
-                f"Debian's ({META_PACKAGE}): install a kernel that this user may read"
+                f"Debian's (linux-image-{processor.name}): install a kernel that this user may read"
             )
             raise MissingError(msg)
-    package = _newest_package()
+    package = _newest_package(processor)
     top = cache / package
     if top.is_dir():
         return top
     with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=cache) as name:
         folder = Path(name)
-        _run(["apt-get", "download", package], folder)
+        run_apt(["apt-get", *processor.apt, "download", package], folder)
         unpacked = folder / "unpacked"
         _unpack(next(folder.glob("*.deb")), unpacked)
         unpacked.replace(top)
     return top
 
 
-def _newest_package() -> str:
+def _newest_package(processor: Processor) -> str:
     """The package that the meta package stands for."""
-    answer = _run(["apt-cache", "depends", "--important", META_PACKAGE], None)
+    meta = f"linux-image-{processor.name}"
+    answer = run_apt(["apt-cache", *processor.apt, "depends", "--important", meta], None)
     found = re.search(r"Depends: (linux-image-\S+)", answer)
     if found is None:
         msg = (
-            f"apt-get knows no package {META_PACKAGE}: run 'apt-get update' first; on another "
+            f"apt-get knows no package {meta}: run 'apt-get update' first; on another "
             "system than Debian, install a kernel that this user may read into /boot"
         )
         raise MissingError(msg)
     return found[1]
 
 
-def _run(argv: list[str], folder: Path | None) -> str:
+def run_apt(argv: list[str], folder: Path | None) -> str:
+    """What apt says; its error, with the command, where it fails."""
     answer = subprocess.run(
         argv, cwd=folder, capture_output=True, text=True, check=False, timeout=_DOWNLOAD_S
     )
     if answer.returncode:
         msg = (
-            f"{META_PACKAGE}, the guest's kernel, cannot be had: '{' '.join(argv)}' says: "
+            f"{argv[-1]}, for the guest, cannot be had: '{argv[0]} {' '.join(argv[-2:])}' says: "
             f"{answer.stderr.strip()} (does 'apt-get update' help?)"
         )
         raise MissingError(msg)
@@ -180,7 +207,7 @@ def _unpack(package: Path, where: Path) -> None:
                 if inside.name.startswith("vmlinuz-") or (
                     ".ko" in inside.suffixes and any(part in path for part in _FOLDERS)
                 ):
-                    files.extract(file, where, filter="data")
+                    files.extract(file, where, **_AS_DATA)
 
 
 # --- the first root ------------------------------------------------------------------------------

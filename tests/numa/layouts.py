@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["LAYOUTS", "MARK", "Layout"]
-
 MARK = "perflib.guest="  # on the kernel's command line: tells a test inside which guest it is in
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import itertools
 import lzma
 import os
 import shutil
@@ -15,12 +14,10 @@ import numpy as np
 import pytest
 
 from tests.numa import guest as machinery
-from tests.numa.guest import Guest, GuestError, command_line, prepare, program, read_answer
-from tests.numa.kernel import Kernel, MissingError, find_kernel, first_root, in_order, read_module
-from tests.numa.layouts import LAYOUTS, MARK
+from tests.numa.guest import Guest, GuestError, prepare, program, read_answer
+from tests.numa.kernel import MissingError, find_kernel, read_module
 
 HERE = Path(__file__).parent
-KERNEL = Kernel(Path("/boot/vmlinuz-9"), ())
 # by name: what it depends on
 MODULES = {
     "virtio_ring": "",
@@ -77,44 +74,6 @@ def test_the_tests_inside_refuse_any_other_machine() -> None:
 
 
 # --- how a guest is started ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_layouts_are_machines(name: str) -> None:
-    layout = LAYOUTS[name]
-    nodes = range(len(layout.distances))
-    assert layout.smp.startswith(f"{len(layout.nodes)},")
-    assert sorted(set(layout.nodes)) == list(nodes)
-    assert [len(row) for row in layout.distances] == [len(nodes)] * len(nodes)
-    assert all(layout.distances[node][node] == 10 for node in nodes)
-    assert sorted(cpu for node in nodes for cpu in layout.cpus(node)) == list(
-        range(len(layout.nodes))
-    )
-
-
-def test_the_command_line_has_nodes_distances_and_files(tmp_path: Path) -> None:
-    words = command_line("two", LAYOUTS["two"], KERNEL, Path("/x/root"), tmp_path / "a,b")
-    assert words[0] == "qemu-system-x86_64"
-    pairs = list(itertools.pairwise(words))
-    numa = [value for option, value in pairs if option == "-numa"]
-    assert "node,nodeid=0,memdev=ram0,cpus=0,cpus=1" in numa
-    assert "node,nodeid=1,memdev=ram1,cpus=2,cpus=3" in numa
-    assert "dist,src=0,dst=1,val=21" in numa
-    assert ("-m", "1024M") in pairs
-    assert "-enable-kvm" not in words
-    root, out = (value for option, value in pairs if option == "-fsdev")
-    assert "path=/,security_model=none,readonly=on" in root
-    assert f"path={tmp_path}/a,,b," in out  # a comma in a path, as qemu wants it
-    append = dict(pairs)["-append"].split()
-    assert f"{MARK}two" in append
-
-
-def test_the_tests_inside_run_by_this_python() -> None:
-    argv, environment = machinery.tests_inside()
-    assert argv[0] == sys.executable
-    assert str(HERE / "inside" / "placement.py") in argv
-    assert str(HERE / "inside" / "conftest.py") not in argv
-    assert environment["PERFLIB_CACHE"] != os.environ["PERFLIB_CACHE"]
 
 
 @pytest.mark.parametrize(
@@ -196,19 +155,6 @@ def test_what_qemu_refuses_is_told(tmp_path: Path) -> None:
 # --- the kernel ----------------------------------------------------------------------------------
 
 
-def test_modules_come_after_what_they_need(tmp_path: Path) -> None:
-    files = {}
-    for name, depends in MODULES.items():
-        files[name] = tmp_path / f"{name}.ko"
-        files[name].write_bytes(module(depends))
-    found = [file.stem for file in in_order(files)]
-    assert sorted(found) == sorted(MODULES)
-    for name, depends in MODULES.items():
-        assert all(found.index(need) < found.index(name) for need in depends.split(",") if need)
-    del files["netfs"]
-    assert in_order(files) == []
-
-
 def test_packed_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = tmp_path / "9p.ko.xz"
     packed.write_bytes(lzma.compress(b"module"))
@@ -216,31 +162,6 @@ def test_packed_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(MissingError, match="apt-get install zstd"):
         read_module(tmp_path / "9p.ko.zst")
-
-
-def test_the_first_root_is_an_archive_as_linux_reads_it() -> None:
-    """Each entry: 13 numbers of eight digits, the name, the content; padded to four bytes."""
-    archive = first_root(b"init!", [b"one", b"three"])
-    found, at = {}, 0
-    while at < len(archive):
-        assert archive[at : at + 6] == b"070701"
-        numbers = [int(archive[at + 6 + 8 * i : at + 14 + 8 * i], 16) for i in range(13)]
-        mode, size, length = numbers[1], numbers[6], numbers[11]
-        name = archive[at + 110 : at + 110 + length]
-        assert name.endswith(b"\0")
-        at += (110 + length + 3) // 4 * 4
-        found[name[:-1].decode()] = mode, archive[at : at + size]
-        at += (size + 3) // 4 * 4
-    assert list(found) == ["dev", "modules", "init", "modules/00.ko", "modules/01.ko", "TRAILER!!!"]
-    assert found["init"] == (0o100755, b"init!")
-    assert found["modules/01.ko"] == (0o100644, b"three")
-
-
-def test_this_machine_s_kernel_is_taken_first(tmp_path: Path) -> None:
-    lay_out_kernel(tmp_path / "installed", "9.0-amd64")
-    found = find_kernel(tmp_path / "installed" / "boot", tmp_path / "cache")
-    assert found.image == tmp_path / "installed/boot/vmlinuz-9.0-amd64"
-    assert len(found.modules) == len(MODULES)
 
 
 # --- downloading ---------------------------------------------------------------------------------
@@ -339,7 +260,7 @@ def test_the_first_process_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     lay_out_kernel(tmp_path / "root", "9.0-amd64")
     monkeypatch.setattr(shutil, "which", lambda program: f"/usr/bin/{program}")
     monkeypatch.setattr(
-        machinery, "find_kernel", lambda: find_kernel(tmp_path / "root" / "boot", tmp_path)
+        machinery, "find_kernel", lambda *_, **__: find_kernel(tmp_path / "root/boot", tmp_path)
     )
     kernel, packed = prepare(tmp_path)
     assert kernel.image.name == "vmlinuz-9.0-amd64"

@@ -51,19 +51,57 @@ def run(pattern: str, seed: int, n: int, warm: int, steps: int, unit_bytes: int)
     return Sample(min(units) * unit_bytes, max(units) * unit_bytes, checksum)
 
 
-def ring(code: bytes, entry: int) -> list[int]:
+@dataclass(frozen=True)
+class Jumps:
+    """How a processor's ring is written."""
+
+    head: bytes  # of the entry
+    tail: bytes  # of the entry
+    jump: int  # where the entry's jump is in it
+    jump_bytes: int
+    entry_bytes: int
+    places: int  # of a jump in a line
+
+    def target(self, code: bytes, at: int) -> int:
+        """Where the jump at a place goes."""
+        if self.jump_bytes == 4:  # aarch64: b, with a distance in words
+            word = int.from_bytes(code[at : at + 4], "little")
+            assert word >> 26 == 0b000101, f"no jump at {at:#x}"
+            return at + 4 * ((word & 0x3FFFFFF) - ((word >> 25 & 1) << 26))
+        assert code[at] in (0xE9, 0x85), f"no jump at {at:#x}"
+        return at + 5 + int.from_bytes(code[at + 1 : at + 5], "little", signed=True)
+
+
+JUMPS = (
+    # inc %rsi; dec %rdi; jnz ...; mov %rsi, %rax; ret
+    Jumps(bytes.fromhex("48ffc6 48ffcf 0f85"), bytes.fromhex("4889f0 c3"), 7, 5, 16, 60),
+    # add x1, x1, #1; subs x0, x0, #1; b.eq over the jump; b ...; mov x0, x1; ret
+    Jumps(
+        bytes.fromhex("21040091 000400f1 40000054"),
+        bytes.fromhex("e00301aa c0035fd6"),
+        12,
+        4,
+        24,
+        16,
+    ),
+)
+
+
+def entry(code: bytes) -> tuple[int, Jumps]:
+    """Where a ring is entered, and how it is written."""
+    ((at, jumps),) = [(code.index(one.head), one) for one in JUMPS if one.head in code]
+    return at, jumps
+
+
+def ring(code: bytes) -> list[int]:
     """Where the jumps of a ring lie, from its entry on, in the order in which they are taken."""
-    assert code[entry : entry + 8] == bytes.fromhex("48ffc6 48ffcf 0f85")  # inc, dec, jnz
-    assert code[entry + 12 : entry + 16] == bytes.fromhex("4889f0 c3")  # mov, ret
-    found = [entry]
-    at = entry + 12 + distance(code, entry + 8)
-    while at != entry:
-        assert code[at] == 0xE9, f"no jump at {at:#x}"
+    first, jumps = entry(code)
+    end = first + jumps.entry_bytes
+    assert code[end - len(jumps.tail) : end] == jumps.tail
+    found = [first]
+    at = jumps.target(code, first + jumps.jump)
+    while at != first:
         found.append(at)
         assert len(found) <= len(code) // LINE, "the entry is not reached again"
-        at += 5 + distance(code, at + 1)
+        at = jumps.target(code, at)
     return found
-
-
-def distance(code: bytes, at: int) -> int:
-    return int.from_bytes(code[at : at + 4], "little", signed=True)

@@ -7,8 +7,6 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ARRAYS_MOVED", "CHUNK_BYTES", "KINDS", "arrays", "left"]
-
 KINDS = ("read", "write", "nt_write", "update", "copy", "scale", "add", "triad")
 # Arrays that the program reads or writes: STREAM's rule.
 ARRAYS_MOVED = dict(zip(KINDS, (1, 1, 1, 2, 2, 2, 3, 3), strict=True))

@@ -21,6 +21,12 @@ WORD = re.compile(f"[^{BLANK}]+")
 FRAME = re.compile(f"[{BLANK}]*([0-9a-fA-F]{{1,16}})(?:([{BLANK}]+)(.+))?", re.DOTALL)
 OFFSET = re.compile(r"\+0x([0-9a-fA-F]*)\Z")
 IDS = re.compile(r"(-1|\d+)(?:/(-1|\d+))?", re.ASCII)
+DATE = re.compile(
+    rf"[{BLANK}]+\d[^{BLANK}]{{3}}-[^{BLANK}]{{2}}-[^{BLANK}]{{2}}"
+    rf"[{BLANK}]+\d[^{BLANK}]:[^{BLANK}]{{2}}:[^{BLANK}]{{2,}}",
+    re.ASCII,
+)
+CORE = re.compile(r"\[(\d+)\]", re.ASCII)
 CPU = re.compile(rf"[{BLANK}]+\[(\d+)\](?=[{BLANK}]|\Z)", re.ASCII)
 MODE = re.compile(rf"[{BLANK}]+[A-Z]{{1,6}}(?=[{BLANK}]|\Z)")
 TIME = re.compile(rf"[{BLANK}]+(\d+)\.(\d{{1,9}}):(?=[{BLANK}]|\Z)", re.ASCII)
@@ -69,22 +75,66 @@ def undo_rust(name: str) -> str:
     return done
 
 
-def without_arguments(name: str) -> str:
+OPERATOR = re.compile(r"operator(?:\(\)|[<>\-=!+*/%^&|~,\[\]]*)")
+GOES_ON = re.compile(r"(?: const)?(?: volatile)?(?: &&)?(?: &)?::")
+
+
+def closed(text: str, i: int) -> int:
+    """Behind the parenthesis that closes the one at ``i``."""
     depth = 0
-    for i, c in enumerate(name):
-        argument = c == "(" and not name.startswith("(anonymous namespace)", i)
-        if argument and depth == 0 and name[i - 1 : i] != ".":
-            return name[:i]
-        depth += (c in "<{[(") - (c in ">}])")
+    for j in range(i, len(text)):
+        depth += (text[j] == "(") - (text[j] == ")")
+        if depth == 0:
+            return j + 1
+    return len(text)
+
+
+def without_arguments(name: str) -> str:
+    depth, i = 0, 0
+    while i < len(name):
+        operator = OPERATOR.match(name, i)
+        if operator and not re.match(
+            r"[0-9A-Fa-f_g-zG-Z\x7b-\xff\x5b-\x60]", name[i - 1 : i] or "("
+        ):
+            i = operator.end()
+        elif name.startswith("->", i):
+            i += 2
+        elif name[i] == "(":
+            end = closed(name, i)
+            named = name.startswith("(anonymous namespace)", i) or name[i - 1 : i] == "."
+            inner = name[max(0, i - 8) : i] == "decltype" or GOES_ON.match(name, end)
+            if depth <= 0 and not named and not inner:
+                return name[:i]
+            i = end
+        else:
+            depth += (name[i] in "<{[") - (name[i] in ">}]")
+            i += 1
     return name
+
+
+def inlined_calls(symbol: str) -> list[str]:
+    """The parts of ``a->b``: no part ends at an arrow of an operator or of a type."""
+    parts, depth, begin, i = [], 0, 0, 0
+    while i + 1 < len(symbol):
+        if symbol.startswith("->", i):
+            of_operator = symbol[max(begin, i - 8) : i] == "operator"
+            if depth <= 0 and not of_operator and i > begin and symbol[i - 1] not in " \t\n\v\f\r":
+                parts.append(symbol[begin:i])
+                begin, depth = i + 2, 0
+            i += 2
+        else:
+            depth += (symbol[i] in "<({[") - (symbol[i] in ">)}]")
+            i += 1
+    return [*parts, symbol[begin:]]
 
 
 def folded_frames(symbol: str, obj: str, java: bool) -> list[str]:
     """The frames that one line stands for, the outermost first."""
-    if symbol.startswith("(") and not symbol.startswith("(anonymous namespace)"):
+    alone = symbol.startswith("(") and symbol.find(")") == len(symbol) - 1
+    if alone and symbol != "(anonymous namespace)":
         return []
     frames: list[str] = []
-    for part in undo_rust(symbol).split("->"):
+    for part in inlined_calls(undo_rust(symbol)):
         name = part
         if part == UNKNOWN and obj != UNKNOWN:
             name = f"[{obj.rpartition('/')[2][-255:]}]"
@@ -124,11 +174,48 @@ def strip(text: str) -> str:
     return text.strip(" \t\n\v\f\r")
 
 
+FIELD = re.compile(r"(?:ilen:|insn:|IPC:|=>)\Z|ABI:")
+FLAG = re.compile(
+    "call|return|jcc|jmp|int|iret|syscall|sysret|async|hw|tx|abrt|tr|strt|end|br|miss|vmentry|vmexit"
+)
+PAGE_SIZE = re.compile(r"0*[1-9]\d{0,3}[KMG]|N/A", re.ASCII)
+HEX = re.compile(r"[0-9a-fA-F]{1,16}")
+
+
+def has_branches(text: str) -> bool:
+    marks = ("/P/", "/M/", "/-/", "/PN/", "/MN/")
+    return any(mark in text for mark in marks)
+
+
+def is_behind(text: str) -> bool:
+    """Whether all of it is what ``-F`` writes behind a frame."""
+    text = text.partition("\t\t")[0]
+    if text.startswith("\t") or (has_branches(text) and " (" not in text):
+        return True
+    for word in WORD.findall(text):
+        if FIELD.match(word):
+            return True
+        branch = word.startswith("0x") and has_branches(word)
+        if not HEX.fullmatch(word) and not PAGE_SIZE.fullmatch(word) and not branch:
+            return False
+    return True
+
+
+def of_frame(text: str) -> str:
+    for found in re.finditer(rf"\)(?=[{BLANK}]|\Z)", text):
+        if is_behind(text[found.end() :]):
+            return text[: found.end()]
+    for word in WORD.finditer(text):
+        if FIELD.match(word[0]):
+            return strip(text[: word.start()])
+    return text
+
+
 def read_frame(line: str) -> Frame | None:
     match = FRAME.fullmatch(line)
     if match is None:
         return None
-    ip, gap, rest = int(match[1], 16), match[2], strip(match[3] or "")
+    ip, gap, rest = int(match[1], 16), match[2], of_frame(strip(match[3] or ""))
     if not rest:
         return Frame(ip)
     name, obj = split_object(rest)
@@ -154,6 +241,60 @@ class Head:
     period: int
     event: str | None
     frame: Frame | None
+    skipped: bool
+
+
+def is_address(word: re.Match[str]) -> bool:
+    """A word behind others: an address, or a function that is called "add"."""
+    text, digits = word[0], len(re.findall("[0-9]", word[0]))
+    padded = re.match(f"[{BLANK}]", word.string[word.start() - 2 :])
+    likely = text[0] in "0123456789" or (digits >= 2 and len(text) > 5) or padded
+    return bool(HEX.fullmatch(text) and likely)
+
+
+def after_flags(text: str) -> str:
+    words = list(WORD.finditer(text))
+    number = 0
+    while number < len(words) and FLAG.fullmatch(words[number][0].partition("/")[0]):
+        number += 1
+    if number == 0:
+        return text
+    if number < len(words) and re.fullmatch(r"\(.*\)", words[number][0], re.DOTALL):
+        number += 1
+    if number == len(words):
+        return ""
+    goes_on = is_address(words[number]) or words[number][0].startswith("/")
+    return text[words[number].start() :] if goes_on else text
+
+
+def before_frame(text: str) -> str:
+    """What follows the fields that ``-F`` writes before the instruction's address."""
+    text = after_flags(text)
+    for found in re.finditer(rf"\)(?=[{BLANK}])", text):
+        words = list(WORD.finditer(text, found.end()))
+        opening = text.rfind("(", 0, found.start())
+        of_data = opening > 0 and re.match(f"[{BLANK}]\\([/\\[]", text[opening - 1 :])
+        goes_on = words and (
+            words[0][0].startswith("/") or (len(words) > 1 and is_address(words[0]))
+        )
+        if goes_on and of_data and not is_behind(text[found.end() :]):
+            text = text[words[0].start() :]
+            break
+    while True:
+        words = list(WORD.finditer(text))
+        first, second = ([*(word[0] for word in words[:2]), "", ""])[:2]
+        number = 1
+        if second.startswith("|"):
+            number = 2
+            while number < len(words) and not is_address(words[number]):
+                if words[number][0].startswith("/"):
+                    break
+                number += 1
+        elif not first.startswith("/") and not (
+            HEX.fullmatch(first) and second and (second.startswith("/") or is_address(words[1]))
+        ):
+            return text
+        text = text[words[number].start() :] if number < len(words) else ""
 
 
 def is_tracepoint(event: str) -> bool:
@@ -169,6 +310,8 @@ def read_tail(rest: str, with_time: bool) -> dict[str, Any] | None:
     if with_time:
         if mode := MODE.match(rest):
             rest = rest[mode.end() :]
+        if date := DATE.match(rest):
+            rest = rest[date.end() :]
         time = TIME.match(rest)
         if time is None or int(time[1]) > 9223372035:
             return None
@@ -183,33 +326,86 @@ def read_tail(rest: str, with_time: bool) -> dict[str, Any] | None:
         found["event"] = event[1]
         rest = rest[event.end() :]
     rest = strip(rest)
-    frame = read_frame(rest)
+    words = list(WORD.finditer(rest))
+    if found["event"] is None and found["period"] < 0 and len(words) > 1:
+        number, following = words[0][0], words[1]
+        flag = FLAG.fullmatch(following[0].partition("/")[0])
+        data = is_address(following) or following[0].startswith("/") or flag
+        if re.fullmatch("[0-9]+", number) and int(number) < 10**10 and data:
+            found["period"] = int(number)
+            rest = rest[following.start() :]
     tracepoint = is_tracepoint(found["event"] or "")
+    whole, rest = rest, rest if tracepoint else before_frame(rest)
+    found["skipped"] = rest != whole
+    frame = read_frame(rest)
     if tracepoint and frame and (frame.obj is None or len(rest.split(None, 1)[0]) < 8):
         frame = None
     found["frame"] = frame
-    if not rest:
+    if not whole:
         good = with_time or found["event"] is not None
     elif found["event"] is None:
-        good = frame is not None and frame.obj is not None
+        before_frames = with_time and found["period"] >= 0
+        before_frames &= not frame.written if frame else not rest
+        good = before_frames or (frame is not None and frame.obj is not None)
     else:
         good = with_time or tracepoint or (frame is not None and frame.written)
     return found if good else None
 
 
+def read_core(word: str) -> int:
+    core = CORE.fullmatch(word)
+    return int(core[1]) if core and int(core[1]) <= INT32 else -1
+
+
+def after_guest(line: str) -> str:
+    words = [*WORD.finditer(line)][:3]
+    if words and words[0][0].startswith("VM:"):
+        number = 2 if words[0][0] == "VM:" else 1
+        line = line[words[min(number, len(words)) - 1].end() :]
+        words = words[number:]
+    if words and words[0][0].startswith("VCPU:"):
+        line = words[0].string[words[0].end() :]
+    return line
+
+
 def read_head(line: str) -> Head | None:
-    for with_time in (True, False):
-        for word in list(WORD.finditer(line))[1:]:
+    line = after_guest(line)
+    for with_time, with_ids in ((True, True), (True, False), (False, True), (False, False)):
+        before = ""
+        for word in WORD.finditer(line):
+            last, before = before, word[0]
             if word.start() > LONGEST_COMM:
                 break
+            comm = strip(line[: word.start()])
+            if not with_ids:
+                tail = None
+                number = re.fullmatch("[0-9]+", last) and int(last) <= INT64
+                if (with_time or read_core(word[0]) >= 0) and not number:
+                    tail = read_tail(" " + line[word.start() :], with_time)
+                if tail is not None:
+                    return Head(comm, -1, -1, **tail)
+                continue
             ids = IDS.fullmatch(word[0])
             if ids is None or any(int(number or 0) > INT32 for number in ids.groups()):
                 continue
-            tail = read_tail(line[word.end() :], with_time)
-            if tail is not None:
-                pid, tid = (ids[1], ids[2]) if ids[2] else (-1, ids[1])
-                return Head(strip(line[: word.start()]), int(pid), int(tid), **tail)
+            tail = read_tail(line[word.end() :], with_time) if read_core(last) < 0 else None
+            if tail is not None and (with_time or tail["event"] is not None or comm):
+                pid, tid = (int(ids[1]), int(ids[2])) if ids[2] else (-1, int(ids[1]))
+                width = word.end() - line.index(comm) - len(comm)
+                bare = not with_time and comm and tail["event"] is not None and tail["cpu"] < 0
+                if bare and tail["period"] < 0 and pid < 0 and width > 10:
+                    tail["period"], tid = tid, -1
+                return Head(comm, pid, tid, **tail)
     return None
+
+
+def is_field_line(line: str) -> bool:
+    if line.startswith("\t\t"):
+        frame = read_frame(line)
+        return frame is None or frame.obj is None or frame.obj.startswith("%")
+    first = re.match(f"[{BLANK}]+([^{BLANK}]+)", line)
+    branches = has_branches(line) and " (" not in line
+    return first is not None and (bool(FIELD.match(first[1])) or branches)
 
 
 @dataclass
@@ -233,6 +429,7 @@ class _Reader:
         self.frames: list[str] = []  # the innermost first
         self.leaf: Frame | None = None
         self.inlined = False
+        self.alone = False  # its frame stood on its first line
         self.after_frame = False
         self.seen: set[str] = set()
 
@@ -277,14 +474,14 @@ class _Reader:
             "comm": head.comm,
             "event": head.event or "",
             "period": head.period,
-            "ip": head.frame.ip if head.frame else 0,
+            "ip": head.frame.ip if head.frame and not head.skipped else 0,
             "symbol": UNKNOWN,
             "offset": -1,
             "object": UNKNOWN,
         }
         if alone and head.frame:
             self.add_frame(head.frame)
-            self.end_sample()
+        self.alone = alone
         return True
 
     def add_frame(self, frame: Frame) -> None:
@@ -313,15 +510,20 @@ class _Reader:
             self.end_sample()
             self.after_frame = False
             return None
-        if line.startswith("#"):
+        command = re.match(f"#[^{BLANK}]", line) and read_head(line)
+        if line.startswith("#") and not command:
             self.parsed.header.append(line)
+            return None
+        if self.after_frame and is_field_line(line):
             return None
         frame = read_frame(line)
         may_be_frame = frame is not None and self.now is not None
         may_be_head = True
-        if may_be_frame and re.match(f"[{BLANK}]", line):
+        if may_be_frame and re.match(f"[{BLANK}]", line) and not self.alone:
             words = WORD.findall(line)
-            may_be_head = len(words) > 1 and words[1][0] in "0123456789-"
+            may_be_head = len(words) > 1 and (
+                words[1][0] in "0123456789-" or read_core(words[1]) >= 0
+            )
         head = read_head(line) if may_be_head else None
         if head is not None:
             if not self.begin_sample(head, text_ends):
@@ -330,6 +532,8 @@ class _Reader:
             if self.is_cut(frame, text_ends):
                 self.not_read(line, CUT)
             else:
+                if self.alone:  # that frame was of the data
+                    self.frames, self.leaf, self.inlined, self.alone = [], None, False, False
                 self.add_frame(frame)
         elif RECORD.match(line):
             self.end_sample()

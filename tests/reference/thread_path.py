@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from tests.reference.thread_states import READY, SLEEPING, UNKNOWN, WAITING, Interval
 
-__all__ = ["Cell", "path_end", "path_of"]
-
 Threads = Sequence[Sequence[Interval]]
 
 

@@ -7,17 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = [
-    "Interval",
-    "Machine",
-    "Wait",
-    "bins_of",
-    "lost_flags",
-    "running_at_once",
-    "serial_of",
-    "waits_of",
-]
-
 RUNNING, READY, WAITING, SLEEPING, SPINNING, UNKNOWN = range(6)
 NOBODY = object()
 

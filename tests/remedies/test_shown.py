@@ -63,7 +63,7 @@ def assert_cured(found: RemediesShown, left: int) -> None:
     assert aliases["as they are"] == aliases["both at a page"] > N / 2
     assert (cured["simulated_aliases"] <= left).all()
     assert (cured["verdict"] == "supported").all()
-    assert (cured["low_percent"] > 10).all()
+    assert (cured["saves_percent_low"] > 10).all()
     assert not found.problems
 
 
@@ -129,7 +129,7 @@ def test_arrays_that_lie_as_the_remedy_places_them_gain_nothing(
     given, out = alias_free((N, "f4"), (N, "f4"))
     table = on(minds(0.3), monkeypatch, np.copyto, out, given, move=0).table()
     row = table.set_index("placed").loc["alias_free"]
-    assert (row["low_percent"], row["saves_percent"], row["high_percent"]) == (0, 0, 0)
+    assert (row["saves_percent_low"], row["saves_percent"], row["saves_percent_high"]) == (0, 0, 0)
     assert row["verdict"] == "refuted"
 
 
@@ -155,7 +155,7 @@ def test_really_measured_and_simulated() -> None:
     found = show_remedies(np.copyto, out, given, move=0, budget_s=1, sample_ms=0.05)
     table = found.table()
     assert table["distance_bytes"].tolist()[:4] == [0, 0, 2048, 2048]
-    assert (table["low_percent"] <= table["saves_percent"]).all()
-    assert (table["saves_percent"] <= table["high_percent"]).all()
+    assert (table["saves_percent_low"] <= table["saves_percent"]).all()
+    assert (table["saves_percent"] <= table["saves_percent_high"]).all()
     assert table["simulated_aliases"].notna().all()
     assert not out.any()

@@ -1,4 +1,4 @@
-"""The site's own modules, which lie beside its pages, and a way to build it."""
+"""The site's own modules, which are next to its pages, and a way to build it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-
-__all__ = ["DOCS", "ROOT", "site_module", "sphinx"]
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

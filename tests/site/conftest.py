@@ -13,15 +13,17 @@ from tests.site.building import sphinx
 
 @pytest.fixture
 def build(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Build one page of the given text, with the figures of some experiments; into ``out``."""
+    """Build pages of the given texts, with the figures of one experiment; into ``out``."""
     for package in ("sphinx", "myst_nb", "pydata_sphinx_theme"):
         pytest.importorskip(package, reason="needs the extra [docs]")
 
-    def built(text: str, figures: str = "alias_map") -> subprocess.CompletedProcess[str]:
+    def built(**texts: str) -> subprocess.CompletedProcess[str]:
         source = tmp_path / "source"
-        source.mkdir(exist_ok=True)
-        (source / "page.md").write_text(text, encoding="utf-8")
-        few = ("-D", "root_doc=page", "-D", "include_patterns=page.md", "-D", "site_notebooks=0")
-        return sphinx(*few, "-D", f"site_figures={figures}", source, tmp_path / "out")
+        source.mkdir()
+        for name, text in texts.items():
+            (source / f"{name}.md").write_text(text, encoding="utf-8")
+        root = next(iter(texts))
+        pages = ("-D", f"root_doc={root}", "-D", "include_patterns=*.md", "-D", "site_notebooks=0")
+        return sphinx(*pages, "-D", "site_figures=alias_map", source, tmp_path / "out")
 
     return built

@@ -12,7 +12,11 @@ import pytest
 
 import perflib as pl
 from perflib.cli import cli
+from perflib.course.lesson import declared
+from perflib.course.mystery.causes import CAUSES
 from perflib.experiments import NAMES, get
+from perflib.machine.doctor.permissions import PERMISSIONS
+from perflib.model.recorded import RECORDED
 from tests.site.building import DOCS, ROOT, site_module
 
 PAGES = sorted(
@@ -43,30 +47,39 @@ def reached(page: Path) -> set[Path]:
     return {page}.union(below, *further)
 
 
+MOST_WORDS = 60_000
+
+
+def test_pages_in_reach_of_the_navigation_stay_readable() -> None:
+    """Words of Markdown; neither those of notebooks nor of the reference, which is generated."""
+    pages = {page.resolve() for page in reached(DOCS / "index.md") if page.suffix == ".md"}
+    words = {
+        str(page.relative_to(ROOT)): len(page.read_text(encoding="utf-8").split())
+        for page in pages - {DOCS / "reference.md"}
+    }
+    longest = sorted(words.items(), key=lambda one: -one[1])[:5]
+    assert sum(words.values()) <= MOST_WORDS, f"say each thing once; the longest pages: {longest}"
+
+
 def test_every_page_and_notebook_is_in_a_toctree() -> None:
     lost = {*PAGES, *NOTEBOOKS} - reached(DOCS / "index.md")
     assert not lost, f"add to a toctree: {sorted(path.name for path in lost)}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_no_table_is_cut_in_two(page: Path) -> None:
+def test_no_table_is_cut_in_two() -> None:
     """A row below an empty line has no head, and is shown as text with bars."""
-    for block in re.findall(r"^\|.*\n(?:\|.*\n)*", page.read_text(encoding="utf-8"), re.MULTILINE):
-        rows = block.splitlines()
-        assert len(rows) > 2, rows[0]
-        assert re.fullmatch(r"[ :|-]+", rows[1]), rows[0]
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for block in re.findall(r"^\|.*\n(?:\|.*\n)*", text, re.MULTILINE):
+            rows = block.splitlines()
+            assert len(rows) > 2, (page.name, rows[0])
+            assert re.fullmatch(r"[ :|-]+", rows[1]), (page.name, rows[0])
 
 
 def test_every_experiment_and_notebook_has_a_symptom() -> None:
     page = (DOCS / "symptoms.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(\w+)`", page))
     assert set(NAMES) <= named
-    for path in (ROOT / "notebooks").glob("*.ipynb"):
-        assert f"(../notebooks/{path.name})" in page, path.name
-
-
-def test_every_notebook_is_listed_by_its_question() -> None:
-    page = (DOCS / "notebooks.md").read_text(encoding="utf-8")
     for path in (ROOT / "notebooks").glob("*.ipynb"):
         assert f"(../notebooks/{path.name})" in page, path.name
 
@@ -117,11 +130,65 @@ def test_every_command_and_option_is_on_the_page() -> None:
     assert "### perflib fleet plan\n" in page
 
 
-def test_every_public_name_is_on_the_page_once() -> None:
+def test_every_public_name_is_on_the_page_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A constant, an error, a module, functions: all names would import all of perflib."""
+    kinds = ["GAP_CAUSES", "UserError", "aliasing", "percent", "recorded"]
+    assert set(kinds) < set(pl.__all__)
+    monkeypatch.setattr(pl, "__all__", kinds)
     page = site_module("site_api").api_page()
-    for name in pl.__all__:
+    for name in kinds:
         assert page.count(f"\n## pl.{name}\n") == 1
-    assert page.count("\n## ") == len(pl.__all__)
+        assert page.count(f"[`pl.{name}`]") == 1
+    assert page.count("\n## ") == len(kinds)
+
+
+# --- tables that are made from the code ----------------------------------------------------------
+
+
+def table_rows(made: str) -> list[list[str]]:
+    """The rows of a Markdown table without its head; each has a cell for each column."""
+    head, _, *rows = [line[2:-2].split(" | ") for line in made.splitlines()]
+    assert {len(row) for row in rows} == {len(head)}
+    return rows
+
+
+def test_course_pages_show_the_points_and_wrong_answers_of_their_lesson() -> None:
+    lists = site_module("site_lists")
+    for page in sorted({*(DOCS / "course").glob("*.md")} - {DOCS / "course" / "index.md"}):
+        lesson, text = declared(page.stem), page.read_text(encoding="utf-8")
+        for directive in ("lesson-points", "wrong-answers"):
+            assert f"\n```{{{directive}}} {page.stem}\n```\n" in text, page.name
+        *each, total = table_rows(lists.lesson_points(page.stem))
+        assert [row[2] for row in each] == [f"{one.points:g}" for one in lesson.items]
+        assert total[2] == f"{sum(one.points for one in lesson.items):g}"
+        wrong = table_rows(lists.wrong_answers(page.stem))
+        assert [row[0].replace("\\", "") for row in wrong] == [
+            one.name for one in lesson.items for _ in one.wrong
+        ]
+        assert all(cell for row in wrong for cell in row)
+
+
+def test_what_a_check_answers_is_in_the_table() -> None:
+    rows = table_rows(site_module("site_lists").wrong_answers("mystery"))
+    choice = ["2", "`c`", "overlooks that the other core loses nothing"]
+    assert [*choice, "A quota holds both cores back alike."] in rows
+    assert ["3", "`88`", "gives what is left"] in [row[:3] for row in rows]
+    assert rows[0][1] == "`kv_per_core` for all"
+
+
+def test_tables_of_what_is_recorded_and_allowed_are_whole() -> None:
+    lists = site_module("site_lists")
+    recorded, allowed = table_rows(lists.recorded_keys()), table_rows(lists.permissions())
+    assert len(recorded) == len(RECORDED)
+    assert ["`machine`", "`hostname`"] in [row[:2] for row in recorded]
+    assert [row[0] for row in allowed] == [f"`{one.name}`" for one in PERMISSIONS]
+    assert "\n```{recorded-keys}\n```\n" in (DOCS / "recorded.md").read_text()
+    assert "\n```{permissions}\n```\n" in (DOCS / "containers.md").read_text()
+
+
+def test_every_cause_of_a_mystery_is_explained() -> None:
+    text = (DOCS / "mystery.md").read_text(encoding="utf-8")
+    assert [name for name in CAUSES if f"| `{name}` |" not in text] == []
 
 
 # --- notebooks as they are shown -----------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The whole site: it is built without a warning, asks nobody for anything, and can be read by all.
+"""The whole site: built without a warning, loads nothing from elsewhere, and can be read by all.
 
 In steps, each well below the limit of a test: what is executed and drawn is kept for the next.
 """
@@ -82,14 +82,16 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_asks_nobody_and_fits_a_phone(browser: Any, site: Path, page: str) -> None:
+def test_a_page_loads_nothing_from_elsewhere_and_fits_a_phone(
+    browser: Any, site: Path, page: str
+) -> None:
     opened = browser.new_page(viewport={"width": 390, "height": 844})
-    asked: list[str] = []
+    requested: list[str] = []
     errors: list[str] = []
-    opened.on("request", lambda request: asked.append(request.url))
+    opened.on("request", lambda request: requested.append(request.url))
     opened.on("pageerror", lambda error: errors.append(str(error)))
     opened.goto((site / f"{page}.html").as_uri(), wait_until="load")
-    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    assert [url for url in requested if not url.startswith(("file:", "data:"))] == []
     assert errors == []
     assert opened.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), page
     broken = (

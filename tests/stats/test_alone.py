@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from perflib.framework.brackets import tell
+from perflib.framework.brackets import classify
 from perflib.stats.alone import STATES, Calibration, Probes, at_a_level, calibrate, states
 
 SEEDS = range(8)
@@ -84,7 +84,7 @@ def told(cores: Sequence[Core], seed: int = 1) -> list[Calibration]:
 
 
 def only(core: Core, seed: int = 1) -> str:
-    return told([core], seed)[0].told
+    return told([core], seed)[0].status
 
 
 with_and_without_chains = pytest.mark.parametrize("chains", [True, False])
@@ -106,7 +106,7 @@ def test_what_is_called_alone_was_and_what_was_is_found(
         if not 0.04 < alone.mean() < 0.97:
             continue  # it came once and stayed, or did not come
         calibration = calibrate({0: probes})[0]
-        assert calibration.told == "told", seed
+        assert calibration.calibrated, seed
         assert calibration.alone_ns == pytest.approx(PORTS_NS, rel=0.005)
         found = np.isin(states(probes, calibration), ALONE)
         assert alone[found].mean() > 0.99, seed
@@ -158,7 +158,7 @@ def test_an_even_sibling_that_always_works_on_all_cores_is_not_taken_for_none(
         return
     core = Core(1.0, "even", slow=slow, interrupts=interrupts, chains=chains)
     for seed in SEEDS:
-        assert {one.told for one in told([core] * cores, seed)} == {"no second state"}
+        assert {one.status for one in told([core] * cores, seed)} == {"no second state"}
 
 
 @with_and_without_chains
@@ -169,18 +169,22 @@ def test_an_even_sibling_on_one_core_is_seen_beside_a_core_that_was_alone(
     even = Core(1.0, "even", interrupts=interrupts, chains=chains)
     for seed in SEEDS:
         shared, alone = told([even, Core(0.5, chains=chains)], seed)
-        assert (shared.told, alone.told) == ("no first state", "told")
+        assert (shared.status, alone.status) == ("no first state", "calibrated")
         shared, quiet = told([even, Core(chains=chains)], seed)
-        assert shared.told == "no first state"
+        assert shared.status == "no first state"
         # At the same clock, what the one always has is the other's second state.
-        assert quiet.told == ("told" if chains else "no second state")
+        assert quiet.status == ("calibrated" if chains else "no second state")
 
 
 @with_and_without_chains
 def test_a_core_without_company_learns_from_another(chains: bool) -> None:
     cores = [Core(chains=chains), Core(0.5, chains=chains), Core(1.0, chains=chains)]
     for seed in SEEDS:
-        assert [one.told for one in told(cores, seed)] == ["told", "told", "no first state"]
+        assert [one.status for one in told(cores, seed)] == [
+            "calibrated",
+            "calibrated",
+            "no first state",
+        ]
 
 
 @with_and_without_chains
@@ -209,7 +213,7 @@ def test_steps_of_the_clock_are_known_by_their_chains_and_are_no_company(
     for seed in SEEDS:
         probes, _, top = simulated(Core(slow=slow, clock=clock), seed)
         calibration = calibrate({0: probes})[0]
-        assert calibration.told == "no second state"
+        assert calibration.status == "no second state"
         if 0.05 < top.mean() < 0.95:
             assert np.exp(np.diff(calibration.levels)) == pytest.approx([clock], rel=0.005)
             assert at_a_level(probes, calibration).mean() > 0.97
@@ -233,7 +237,7 @@ def test_close_steps_of_the_clock_hide_no_core_that_is_alone(slow: float, busy: 
     for seed in range(10):
         probes, alone, _ = simulated(Core(busy, slow=slow, clock=1.033, width=0.002), seed)
         (calibration,) = calibrate({0: probes}).values()
-        assert calibration.told == "told"
+        assert calibration.calibrated
         found = np.isin(states(probes, calibration), ALONE)
         assert (found & ~alone).sum() <= 0.02 * found.sum()
         assert (found & alone).sum() >= 0.75 * alone.sum()
@@ -245,7 +249,7 @@ def test_without_chains_a_lower_clock_passes_for_a_sibling(slow: float) -> None:
         probes, _, top = simulated(Core(slow=slow, chains=False), seed)
         calibration = calibrate({0: probes})[0]
         found = states(probes, calibration)
-        if calibration.told == "told":  # what is left is at one clock
+        if calibration.calibrated:  # what is left is at one clock
             assert top[np.isin(found, ALONE)].mean() > 0.99
         assert not (found == STATES.index("lower clock")).any()
 
@@ -259,7 +263,7 @@ def test_a_second_state_may_be_as_sharp_as_the_first(spread: float, share: float
     shared = 1.5 * PORTS_NS * np.exp(random.normal(0, spread, (2, busy.size)))
     probes = Probes(*np.where(busy, shared, alone))
     calibration = calibrate({0: probes})[0]
-    assert calibration.told == "told"
+    assert calibration.calibrated
     assert (states(probes, calibration) == STATES.index("alone"))[~busy].mean() > 0.95
     assert not (states(probes, calibration) == STATES.index("alone"))[busy].any()
 
@@ -278,7 +282,7 @@ def test_a_core_at_a_lower_clock_is_told_too() -> None:
         cores = [Core(0.4, chains=chains), Core(0.4, slow=1.0, clock=1.15, chains=chains)]
         for seed in SEEDS:
             fast, slow = told(cores, seed)
-            assert (fast.told, slow.told) == ("told", "told")
+            assert (fast.status, slow.status) == ("calibrated", "calibrated")
             assert slow.alone_ns / fast.alone_ns == pytest.approx(1.15, rel=0.005)
 
 
@@ -292,7 +296,7 @@ def test_samples_without_a_probe_cannot_be_told() -> None:
     probes.after[1::3] = 0  # no time: no probe
     probes.chain_before[2::9] = np.nan
     found = states(probes, calibrate({0: probes})[0])
-    cannot = STATES.index("cannot tell")
+    cannot = STATES.index("unclassified")
     assert (found[::3] == cannot).all()
     assert (found[1::3] == cannot).all()
     assert (found[2::3] != cannot).all()
@@ -303,17 +307,17 @@ def test_no_probe_at_all() -> None:
     nothing = np.full(500, np.nan)
     for probes in (Probes(nothing, nothing), Probes(nothing, nothing, nothing, nothing)):
         calibration = calibrate({0: probes})[0]
-        assert calibration.told == "no probes"
+        assert calibration.status == "no probes"
         assert np.isnan(calibration.alone_ns)
-        assert (states(probes, calibration) == STATES.index("cannot tell")).all()
+        assert (states(probes, calibration) == STATES.index("unclassified")).all()
     assert calibrate({}) == {}
 
 
 def test_probes_that_are_all_the_same_or_spread_evenly() -> None:
     same = np.full(500, PORTS_NS)
-    assert calibrate({0: Probes(same, same)})[0].told == "no second state"
+    assert calibrate({0: Probes(same, same)})[0].status == "no second state"
     spread = np.random.default_rng(1).uniform(PORTS_NS, 2 * PORTS_NS, (2, 500))
-    assert calibrate({0: Probes(*spread)})[0].told == "no first state"
+    assert calibrate({0: Probes(*spread)})[0].status == "no first state"
 
 
 def test_a_probe_that_another_task_interrupts_is_no_sibling() -> None:
@@ -340,9 +344,9 @@ def rows(cores: Sequence[Core], seed: int = 1) -> pd.DataFrame:
 @with_and_without_chains
 def test_a_table_is_told_in_the_order_of_its_rows(chains: bool) -> None:
     table = rows([Core(0.5, chains=chains), Core(0.2, chains=chains), Core(1.0, chains=chains)])
-    found = tell(table)
+    found = classify(table)
     assert found is not None
-    assert found.any_told
+    assert found.any_calibrated
     assert table["truth"][found.alone].mean() > 0.99
     assert found.alone[table["truth"]].mean() > 0.95
     assert not found.alone[table["cpu"] == 2].any(), "never alone"
@@ -350,18 +354,18 @@ def test_a_table_is_told_in_the_order_of_its_rows(chains: bool) -> None:
 
 @pytest.mark.parametrize("core", [Core(), Core(1.0, "even"), Core(1.0), Core(slow=0.5)])
 def test_where_nothing_is_told_nothing_is_conditioned(core: Core) -> None:
-    found = tell(rows([core, core]))
+    found = classify(rows([core, core]))
     assert found is not None
-    assert not found.any_told
+    assert not found.any_calibrated
     assert found.usable.all()
     assert not found.alone.any()
 
 
 def test_a_table_without_probes() -> None:
     table = rows([Core(0.5)])
-    assert tell(table.drop(columns="probe_after_ns")) is None
-    assert tell(table.assign(probe_before_ns=np.nan)) is None
-    assert tell(table.assign(probe_before_ns=None, probe_after_ns=None)) is None
-    without = tell(table.drop(columns="chain_after_ns"))
+    assert classify(table.drop(columns="probe_after_ns")) is None
+    assert classify(table.assign(probe_before_ns=np.nan)) is None
+    assert classify(table.assign(probe_before_ns=None, probe_after_ns=None)) is None
+    without = classify(table.drop(columns="chain_after_ns"))
     assert without is not None
-    assert without.any_told
+    assert without.any_calibrated

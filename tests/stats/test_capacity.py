@@ -21,8 +21,10 @@ def curve(end: float, gradual: float = 4.0) -> Floats:
     return np.asarray(np.log(1 + (NEXT - 1) * missed))
 
 
-def blocks(end: float, seed: int, count: int = 8, noise: float = 0.01, lost: float = 0.0) -> Floats:
-    """``[block, size]`` with noise of long tails, blocks that are slower as a whole, and gaps."""
+def batches(
+    end: float, seed: int, count: int = 8, noise: float = 0.01, lost: float = 0.0
+) -> Floats:
+    """``[batch, size]`` with noise of long tails, batches that are slower as a whole, and gaps."""
     generator = np.random.default_rng(seed)
     rows = curve(end) + noise * generator.standard_t(3, (count, SIZES.size))
     rows += generator.normal(0, noise, (count, 1))
@@ -66,7 +68,7 @@ def test_intervals_cover_the_truth() -> None:
     covered, widths = 0, []
     for seed in range(40):
         found, whole, left = shrinkage(
-            SIZES, blocks(L1, seed, lost=0.3), blocks(0.75 * L1, seed + 1000, lost=0.5),
+            SIZES, batches(L1, seed, lost=0.3), batches(0.75 * L1, seed + 1000, lost=0.5),
             SIZES[0], L1,
         )  # fmt: skip
         assert left < whole
@@ -80,20 +82,20 @@ def test_intervals_cover_the_truth() -> None:
 def test_null_equal_curves_do_not_differ() -> None:
     wrong = 0
     for seed in range(40):
-        found, *_ = shrinkage(SIZES, blocks(L1, seed), blocks(L1, seed + 1000), SIZES[0], L1)
+        found, *_ = shrinkage(SIZES, batches(L1, seed), batches(L1, seed + 1000), SIZES[0], L1)
         wrong += found.low > 0 or found.high < 0
     assert wrong <= 2
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_few_blocks_have_no_interval(count: int) -> None:
-    found, *_ = shrinkage(SIZES, blocks(L1, 1, count), blocks(L1, 2, count), SIZES[0], L1)
+def test_few_batches_have_no_interval(count: int) -> None:
+    found, *_ = shrinkage(SIZES, batches(L1, 1, count), batches(L1, 2, count), SIZES[0], L1)
     assert all(map(math.isnan, found))
 
 
 def test_a_state_that_was_hardly_seen_says_nothing() -> None:
     never = np.full((8, SIZES.size), np.nan)
-    found, whole, left = shrinkage(SIZES, blocks(L1, 1), never, SIZES[0], L1)
+    found, whole, left = shrinkage(SIZES, batches(L1, 1), never, SIZES[0], L1)
     assert math.isfinite(whole)
     assert math.isnan(left)
     assert math.isnan(found.effect)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -36,11 +35,11 @@ def sockets(cores: int, number: int = 2) -> tuple[Ints, Floats]:
 
 
 def noisy(
-    generator: np.random.Generator, cycles: Floats, blocks: int, noise: float = 0.1
+    generator: np.random.Generator, cycles: Floats, batches: int, noise: float = 0.1
 ) -> Floats:
-    drift = 0.05 * generator.standard_normal((blocks, 1, 1))
+    drift = 0.05 * generator.standard_normal((batches, 1, 1))
     drift -= drift.mean()
-    scatter = noise * generator.standard_normal((blocks, *cycles.shape))
+    scatter = noise * generator.standard_normal((batches, *cycles.shape))
     return np.asarray(cycles * np.exp(drift + scatter))
 
 
@@ -58,27 +57,26 @@ def same_groups(labels: Ints, truth: Ints) -> bool:
 # --- figures to reach --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("blocks", [1, 8])
-@pytest.mark.parametrize("cores", [8, 16])
+@pytest.mark.parametrize(("cores", "batches"), [(8, 8), (16, 1)])
 def test_two_sockets_are_recovered_whatever_the_numbers_of_their_cores(
-    cores: int, blocks: int
+    cores: int, batches: int
 ) -> None:
     socket, cycles = sockets(cores)
-    generator = np.random.default_rng(cores + blocks)
+    generator = np.random.default_rng(cores + batches)
     right = 0
-    for _ in range(30):
-        cells, order = shuffled(generator, noisy(generator, cycles, blocks))
+    for _ in range(20):
+        cells, order = shuffled(generator, noisy(generator, cycles, batches))
         found = find_groups(cells)
         right += same_groups(found.labels, socket[order]) and len(found.classes) == 2
         assert found.p < 0.001
         assert math.isnan(found.bound)
-    assert right >= 29
+    assert right >= 19
 
 
-def test_ccx_dies_sockets_and_partners_are_recovered_from_sixteen_blocks() -> None:
+def test_ccx_dies_sockets_and_partners_are_recovered_from_sixteen_batches() -> None:
     generator = np.random.default_rng(1)
     right = 0
-    for _ in range(20):
+    for _ in range(8):
         cells, order = shuffled(generator, noisy(generator, AMD, 16))
         found = find_groups(cells)
         levels = [same_groups(level, truth[order]) for level, truth in zip(
@@ -93,44 +91,33 @@ def test_ccx_dies_sockets_and_partners_are_recovered_from_sixteen_blocks() -> No
         first = [int(order[np.argmax(found.labels == n)]) for n in range(found.count)]
         assert all(DIE[first[a]] % 4 == DIE[first[b]] % 4 for a, b in found.partners)
         assert len(found.partners) == 16
-    assert right >= 19
+    assert right >= 7
 
 
 def test_one_matrix_shows_dies_sockets_and_partners() -> None:
     generator = np.random.default_rng(2)
     right = 0
-    for _ in range(30):
+    for _ in range(10):
         found = find_groups(noisy(generator, AMD, 1)[0])
         right += same_groups(found.labels, DIE) and same_groups(found.hierarchy[-1], SOCKET)
         right -= len(found.classes) != 4
-    assert right >= 29
+    assert right >= 9
 
 
-def test_nobody_could_tell_the_ccx_of_one_matrix() -> None:
-    """The likeliest of the ten halvings of a die, if all but the halves is known beforehand."""
-    generator = np.random.default_rng(3)
-    halves = [{0, *rest} for rest in itertools.combinations(range(1, 6), 2)]
-    same = np.array([[[(a in half) == (b in half) for a in range(6)] for b in range(6)]
-                     for half in halves])  # fmt: skip
-    whole = 0
-    for _ in range(200):
-        dies = 0
-        for _ in range(8):
-            die = np.log(noisy(generator, AMD[:6, :6], 1)[0])
-            np.fill_diagonal(die, 0.0)
-            dies += int(np.argmin((same * die).sum(axis=(1, 2)))) == halves.index({0, 1, 2})
-        whole += dies == 8
-    assert whole < 100
-
-
-@pytest.mark.parametrize("blocks", [1, 8])
-@pytest.mark.parametrize("cores", [2, 4, 6, 8, 16, 32])
-def test_noise_is_one_group(cores: int, blocks: int) -> None:
+@pytest.mark.parametrize(
+    ("cores", "batches"),
+    [
+        (2, 8), (4, 1), (4, 8), (6, 8), (8, 1), (16, 8),
+        *(pytest.param(*case, marks=pytest.mark.slow)
+          for case in ((2, 1), (6, 1), (8, 8), (16, 1), (32, 1), (32, 8))),
+    ],
+)  # fmt: skip
+def test_noise_is_one_group(cores: int, batches: int) -> None:
     generator = np.random.default_rng(cores)
     runs = 40
     one = 0
     for _ in range(runs):
-        found = find_groups(noisy(generator, np.full((cores, cores), 100.0), blocks))
+        found = find_groups(noisy(generator, np.full((cores, cores), 100.0), batches))
         one += found.count == 1
         if found.count == 1:
             assert (found.hierarchy, found.partners) == ((), ())
@@ -181,21 +168,21 @@ def test_groups_of_different_sizes_and_siblings() -> None:
         assert same_groups(find_groups(cells[0]).labels, label)
 
 
-def test_four_cores_are_two_groups_only_if_blocks_say_so() -> None:
+def test_four_cores_are_two_groups_only_if_batches_say_so() -> None:
     socket, cycles = sockets(2)
     cells = noisy(np.random.default_rng(7), cycles, 12, 0.03)
     assert same_groups(find_groups(cells).labels, socket)
     assert find_groups(cells[0]).count == 1
 
 
-def test_scatter_that_every_block_repeats_is_no_group() -> None:
+def test_scatter_that_every_batch_repeats_is_no_group() -> None:
     """Where on a die a core lies moves its cells a little, always in the same way."""
     generator = np.random.default_rng(8)
     one = 0
-    for _ in range(30):
+    for _ in range(15):
         place = 0.05 * generator.standard_normal((16, 16))
         one += find_groups(noisy(generator, 100 * np.exp(place), 8, 0.01)).count == 1
-    assert one >= 29
+    assert one >= 14
 
 
 @pytest.mark.slow
@@ -213,14 +200,14 @@ def test_null_two_cores_of_one_node_are_one_group_and_the_bound_holds() -> None:
     generator = np.random.default_rng(10)
     cycles = np.array([[100.0, 101.0], [101.0, 100.0]])
     several = bounded = covered = 0
-    for _ in range(200):
+    for _ in range(100):
         found = find_groups(noisy(generator, cycles, 8, 0.02))
         several += found.count > 1
         covered += found.count > 1 or found.own.low <= math.log(1.01) <= found.own.high
         bounded += found.count > 1 or found.bound >= math.log(1.01)
-    assert several <= 2  # 0.2 % of them, beyond a threshold of 2 %
-    assert covered >= 180
-    assert bounded >= 185
+    assert several <= 1  # 0.2 % of them, beyond a threshold of 2 %
+    assert covered >= 90
+    assert bounded >= 92
     quiet = find_groups(noisy(generator, np.full((2, 2), 100.0), 8, 0.001))
     assert quiet.bound < 0.01
 
@@ -262,10 +249,10 @@ def test_bound_of_one_group_holds_for_halves_too_little_apart_to_be_found() -> N
     socket, _ = sockets(8)
     cycles = np.where(socket[:, None] == socket, 100.0, 101.0)
     generator = np.random.default_rng(11)
-    found = [find_groups(noisy(generator, cycles, 8)) for _ in range(40)]
+    found = [find_groups(noisy(generator, cycles, 8)) for _ in range(20)]
     bounds = [groups.bound for groups in found if groups.count == 1]
-    assert len(bounds) >= 38
-    assert sum(bound >= math.log(1.01) for bound in bounds) >= len(bounds) - 2
+    assert len(bounds) >= 19
+    assert sum(bound >= math.log(1.01) for bound in bounds) >= len(bounds) - 1
     assert max(bounds) < 0.2
 
 
@@ -273,14 +260,14 @@ def test_intervals_of_classes_cover() -> None:
     _, cycles = sockets(8)
     generator = np.random.default_rng(12)
     covered = 0
-    for _ in range(60):
+    for _ in range(30):
         cells = cycles * np.exp(0.05 * generator.standard_normal((8, 16, 16)))
         near, far = find_groups(cells).classes
         covered += (near.low <= 220 <= near.high) + (far.low <= 360 <= far.high)
-    assert covered >= 106
+    assert covered >= 53
 
 
-def test_one_block_has_no_intervals() -> None:
+def test_one_batch_has_no_intervals() -> None:
     found = find_groups(np.full((2, 2), 5.0))
     assert found.classes[0].effect == pytest.approx(5)
     assert math.isnan(found.classes[0].low)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -11,15 +12,16 @@ from hypothesis import strategies as st
 
 from perflib.stats.compare import compare_cores
 from perflib.stats.interval import Interval, percent
-from perflib.stats.intervals import time_blocks
+from perflib.stats.intervals import time_batches
 from perflib.stats.naive import naive_interval
+from tests.slow import mostly_slow
 from tests.stats.simulated import Machine, Study, at_least, at_most, data, naive_covered, study
 
 NULL = Machine()
 BURSTS = Machine(burst_share=0.25)
 
 QUIET: dict[str, tuple[Machine, int]] = {
-    "5 rounds": (Machine(rounds=5), 300),
+    "5 rounds": (Machine(rounds=5), 150),
     "5 rounds, heavy tails": (Machine(rounds=5, tail="student"), 200),
     "8 rounds": (Machine(rounds=8), 200),
     "20 rounds": (Machine(rounds=20), 200),
@@ -28,7 +30,7 @@ QUIET: dict[str, tuple[Machine, int]] = {
     "12 rounds, 12 % slow, much noise": (Machine(rounds=12, slow=0.12, noise=0.03), 150),
     "100 rounds": (Machine(rounds=100), 100),
     "100 rounds, 5 % slow": (Machine(rounds=100, slow=0.05, tail="student"), 60),
-    "a tenth missing": (Machine(rounds=60, cores=3, missing=0.1, slow=0.03), 25),
+    "a tenth missing": (Machine(rounds=60, cores=3, missing=0.1, slow=0.03), 15),
     "4 cores": (Machine(rounds=60, cores=4, period_s=1.0), 30),
     "300 rounds": (NULL, 40),
     "300 rounds, heavy tails": (Machine(tail="student"), 25),
@@ -53,9 +55,14 @@ DISTURBED: dict[str, tuple[Machine, int]] = {
     ),
 }
 ALL = {**QUIET, **{f"bursts: {name}": case for name, case in DISTURBED.items()}}
+QUICK = {  # the other machines differ from these in one way each, and take most of the time
+    "5 rounds", "12 rounds, 12 % slow, much noise", "100 rounds, 5 % slow", "a tenth missing",
+    "each core wanders for 2 s", "slices of a millisecond take 5 %",
+    "bursts: a quarter of the time", "bursts: two fifths, and 5 % slow", "bursts: both cores",
+}  # fmt: skip
 
 
-@pytest.fixture(params=ALL)
+@pytest.fixture(params=mostly_slow(list(ALL), QUICK))
 def studied(request: pytest.FixtureRequest) -> Study:
     machine, runs = ALL[request.param]
     return study(machine, runs)
@@ -66,10 +73,10 @@ def test_interval_covers_the_truth_as_often_as_it_says(studied: Study) -> None:
     assert studied.covered >= at_least(studied.with_interval, 0.95)
 
 
-@pytest.mark.parametrize("cases", [QUIET, DISTURBED], ids=["quiet", "disturbed"])
-def test_all_machines_together(cases: dict[str, tuple[Machine, int]]) -> None:
+@pytest.mark.parametrize("names", [QUICK, pytest.param(ALL, marks=pytest.mark.slow)])
+def test_all_machines_together(names: Iterable[str]) -> None:
     """Many runs in all: a coverage that is a few percent too low would be seen."""
-    studies = [study(machine, runs) for machine, runs in cases.values()]
+    studies = [study(*ALL[name]) for name in names]
     total = sum(seen.with_interval for seen in studies)
     assert sum(seen.covered for seen in studies) >= at_least(total, 0.95)
     assert sum(seen.wrongly_named for seen in studies) <= at_most(total, 0.001)
@@ -84,7 +91,7 @@ SLOW = ["12 rounds, 12 % slow, much noise", "100 rounds, 5 % slow"]
 SLOW += [name for name in ALL if "slices" in name or ("% slow" in name and "bursts" in name)]
 
 
-@pytest.mark.parametrize("name", SLOW)
+@pytest.mark.parametrize("name", mostly_slow(SLOW, QUICK))
 def test_slow_core_is_named(name: str) -> None:
     machine, runs = ALL[name]
     assert study(machine, runs).named >= at_least(runs, 0.97)
@@ -92,8 +99,7 @@ def test_slow_core_is_named(name: str) -> None:
 
 def test_slices_are_measured_to_a_point_and_a_half_within_a_minute() -> None:
     """300 rounds of two turns take that long: half-widths stay below what the issue asks for."""
-    for name in ("slices of a millisecond take 5 %", "slices of a millisecond take 10 %"):
-        assert study(*QUIET[name]).half_width < 1.5
+    assert study(*QUIET["slices of a millisecond take 5 %"]).half_width < 1.5
 
 
 def test_core_at_the_threshold_is_hardly_ever_named() -> None:
@@ -118,8 +124,9 @@ def test_naive_interval_does_not_cover_where_ours_does() -> None:
     assert naive_covered(NULL, 30) >= at_least(30, 0.95), "it is not wrong everywhere"
 
 
-def test_limit_wandering_slower_than_a_block_is_covered_less_often() -> None:
-    """Known: a core that wanders for 6 s by itself, with blocks of 4 s, is covered in 86 %."""
+@pytest.mark.slow
+def test_limit_wandering_slower_than_a_batch_is_covered_less_often() -> None:
+    """Known: a core that wanders for 6 s by itself, with batches of 4 s, is covered in 86 %."""
     runs = 40
     seen = study(Machine(wander=0.01, wander_s=6.0), runs)
     assert seen.covered >= at_least(runs, 0.86)
@@ -204,7 +211,7 @@ def test_missing_turns_are_left_out() -> None:
     ),
     st.booleans(),
 )
-@settings(max_examples=150)
+@settings(max_examples=50)
 def test_whatever_the_data_it_answers(log_time: np.ndarray, timed: bool) -> None:
     """No warning (they are errors here), no exception, and intervals that hold their effect."""
     start_s = np.arange(0.0, len(log_time)) if timed else None
@@ -278,7 +285,7 @@ def test_stretches_are_the_thirds_of_the_run() -> None:
     log_time, start_s = simulated(slow=0.05, noise=0.003)
     log_time[200:, 0] += 0.02
     comparison = compare_cores(log_time, start_s)
-    assert (comparison.blocks == time_blocks(start_s, 300)).all()
+    assert (comparison.batches == time_batches(start_s, 300)).all()
     first, second, third = comparison.effects[0].segments
     assert (first, second) == pytest.approx((5, 5), abs=0.5)
     assert third == pytest.approx(7.1, abs=0.5)

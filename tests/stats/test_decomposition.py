@@ -14,14 +14,14 @@ from perflib.stats.decomposition import UNDIVIDED, Rows, decompose, mode
 
 
 def rows(count: int = 4000, seed: int = 1, **given: Any) -> Rows:
-    """Two cores by turns, 20 items of two groups, 8 blocks; each value may be replaced."""
+    """Two cores by turns, 20 items of two groups, 8 batches; each value may be replaced."""
     random = np.random.default_rng(seed)
     item = random.integers(0, 20, count)
     cost = 1e5 * (1 + item % 7)
     cpu = cost * np.exp(random.normal(0, 0.003, count))
     values = {
         "core": np.arange(count) % 2,
-        "block": np.arange(count) * 8 // count,
+        "batch": np.arange(count) * 8 // count,
         "item": item,
         "group": item // 10,
         "wall_ns": cpu,
@@ -31,7 +31,7 @@ def rows(count: int = 4000, seed: int = 1, **given: Any) -> Rows:
         "clock": np.zeros(count),
         "usable": np.ones(count, dtype=bool),
         "shared": np.zeros(count, dtype=bool),
-        "told": np.ones(2, dtype=bool),
+        "calibrated": np.ones(2, dtype=bool),
         **given,
     }
     return Rows(**values)
@@ -60,7 +60,7 @@ def test_an_item_seen_mostly_on_the_slow_core_is_not_taken_for_a_costly_one() ->
     made = rows()
     gone = (made.core == 0) & (made.item < 5) & (random.random(len(made.core)) < 0.95)
     cpu = made.cpu_ns * np.where(made.core == 1, 1.05, 1.0)
-    kept = {name: getattr(made, name)[~gone] for name in ("core", "block", "item", "group")}
+    kept = {name: getattr(made, name)[~gone] for name in ("core", "batch", "item", "group")}
     left = rows(
         len(kept["core"]),
         **kept,
@@ -72,21 +72,26 @@ def test_an_item_seen_mostly_on_the_slow_core_is_not_taken_for_a_costly_one() ->
     assert own.low < 5 < own.high
 
 
-@pytest.mark.parametrize("known_block", [None, 2])
-def test_a_core_whose_clock_is_seldom_known_is_not_slower_for_it(known_block: int | None) -> None:
+@pytest.mark.parametrize("known_batch", [None, 2])
+def test_a_core_whose_clock_is_seldom_known_is_not_slower_for_it(known_batch: int | None) -> None:
     """Both run at the same clock; of one the probes found a step alone that it seldom reaches."""
     made = rows()
-    step = 0.05 + 0.02 * np.sin(made.block)  # both cores, block by block
+    step = 0.05 + 0.02 * np.sin(made.batch)  # both cores, batch by batch
     cpu = made.cpu_ns * np.exp(step)
     clock = np.where(made.core == 0, step, np.nan)
-    if known_block is not None:
-        clock[(made.core == 1) & (made.block == known_block)] = 0.0
+    if known_batch is not None:
+        clock[(made.core == 1) & (made.batch == known_batch)] = 0.0
     random = np.random.default_rng(4)
-    clock[(made.core == 1) & (made.block != 5) & (random.random(len(clock)) < 0.1)] = 0.0
+    clock[(made.core == 1) & (made.batch != 5) & (random.random(len(clock)) < 0.1)] = 0.0
     found = decompose(rows(cpu_ns=cpu, wall_ns=cpu, clock=clock))
     for core in found.own:
         assert abs(core.slowdown.effect) < 0.1
         assert core.slowdown.low < 0 < core.slowdown.high
+
+
+def test_a_clock_that_one_sample_of_a_batch_shows_is_the_batchs() -> None:
+    found = decompose(rows(16, clock=np.full(16, 0.1)))  # one sample of each core in each batch
+    assert found.clock == pytest.approx(np.full((8, 2), 0.1))
 
 
 def test_a_stop_is_of_other_tasks_of_a_quota_or_of_the_hypervisor() -> None:
@@ -132,7 +137,7 @@ def test_a_core_without_usable_samples_has_a_total_and_an_undivided_part() -> No
             wall_ns=made.cpu_ns * np.where(made.core == 1, 1.4, 1.0),
             usable=made.core == 0,
             shared=made.core == 1,
-            told=np.array([True, False]),
+            calibrated=np.array([True, False]),
         )
     )
     assert math.isnan(found.own[1].slowdown.effect)

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from perflib.stats.excess import Excesses, excesses
+from tests.slow import mostly_slow
 from tests.stats.two_profiles import (
     SHARES,
     Busy,
@@ -39,18 +40,19 @@ NULLS = {
     "8 rounds, functions vary by 10 %": Profiled(8, own=0.1),
     "20 rounds, functions vary by 10 %": Profiled(20, own=0.1, factor=1.12),
 }
+QUICK_NULLS = ("5 rounds", "8 rounds, 12 % slower", "20 rounds, functions vary by 10 %")
+RUNS = 200
 
 
-@pytest.mark.parametrize("machine", NULLS.values(), ids=NULLS)
+@pytest.mark.parametrize("machine", mostly_slow(NULLS, QUICK_NULLS))
 def test_null_no_function_is_named_more_often_than_stated(machine: Profiled) -> None:
-    runs = 300
-    wrong = sum(bool(found.named) for found in excesses_of(machine, runs))
-    assert wrong <= at_most(runs, 0.05)
+    wrong = sum(bool(found.named) for found in excesses_of(machine, RUNS))
+    assert wrong <= at_most(RUNS, 0.05)
 
 
 def test_null_the_rate_is_not_far_below_what_is_stated_either() -> None:
     """A test that never fires would pass the one above."""
-    wrong = [bool(found.named) for name in NULLS for found in excesses_of(NULLS[name], 300)]
+    wrong = [bool(found.named) for name in QUICK_NULLS for found in excesses_of(NULLS[name], RUNS)]
     assert sum(wrong) >= at_least(len(wrong), 0.025)
 
 
@@ -66,11 +68,17 @@ def covered(machine: Profiled, runs: int) -> Floats:
 
 @pytest.mark.parametrize(
     "machine",
-    [*NULLS.values(), Profiled(20, samples=3000, one=((1, 1.3),)), Profiled(40, one=((17, 10.0),))],
-    ids=[*NULLS, "one +30 %", "a small one tenfold"],
+    mostly_slow(
+        NULLS
+        | {
+            "one +30 %": Profiled(20, samples=3000, one=((1, 1.3),)),
+            "a small one tenfold": Profiled(40, one=((17, 10.0),)),
+        },
+        (*QUICK_NULLS, "one +30 %"),
+    ),
 )
 def test_intervals_cover_as_often_as_they_say(machine: Profiled) -> None:
-    runs = 300
+    runs = RUNS
     hits = covered(machine, runs)
     # Wider than they need be by what a fluctuation could explain, which here is none.
     assert hits.mean() / runs >= 0.935
@@ -88,7 +96,7 @@ def test_a_function_made_ten_percent_costlier_is_named_first(rounds: int) -> Non
     assert others <= at_most(60, 0.05)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_one_odd_round_names_nobody(seed: int) -> None:
     """In one round a function took ten times as long: page faults, a neighbour's cache."""
     first, second = simulated(Profiled(10, samples=2000), np.random.default_rng(seed))
@@ -153,6 +161,7 @@ BUSY = {
     "8 rounds": Busy(8),
     "none": Busy(shared=(0.0, 0.0)),
 }
+QUICK_BUSY = ("more often on one core", "8 rounds", "none")
 
 
 @functools.cache
@@ -161,28 +170,29 @@ def named_on(machine: Busy, runs: int) -> tuple[tuple[int, ...], ...]:
     return tuple(excesses(*recorded(machine, generator), alpha=0.05).named for _ in range(runs))
 
 
-@pytest.mark.parametrize("machine", BUSY.values(), ids=BUSY)
+@pytest.mark.parametrize("machine", mostly_slow(BUSY, QUICK_BUSY))
 def test_null_a_busy_sibling_that_functions_feel_unequally_names_none(machine: Busy) -> None:
     runs = 60
     assert sum(map(bool, named_on(machine, runs))) <= at_most(runs, 0.05)
 
 
+@pytest.mark.slow
 def test_null_on_busy_machines_together_the_rate_is_what_is_stated() -> None:
     wrong = [bool(named) for machine in BUSY.values() for named in named_on(machine, 60)]
     assert sum(wrong) <= at_most(len(wrong), 0.05)
 
 
 def test_a_costlier_function_is_found_beside_a_busy_sibling() -> None:
-    found = named_on(Busy(40, shared=(0.4, 0.4), growth=1.2), 30)
-    assert sum(named[:1] == (1,) for named in found) >= at_least(30, 0.9)
+    found = named_on(Busy(40, shared=(0.4, 0.4), growth=1.2), 20)
+    assert sum(named[:1] == (1,) for named in found) >= at_least(20, 0.9)
 
 
 def test_a_slower_core_may_hide_what_fluctuates_unless_samples_were_taken_alone() -> None:
     """All but one function 12 % slower, and that one a quarter: the whole may do that to it."""
     generator = np.random.default_rng(4)
     machine = Busy(shared=(0.0, 0.0), growth=1.25)
-    runs = [recorded(machine, generator) for _ in range(20)]
+    runs = [recorded(machine, generator) for _ in range(12)]
     slow = [(first, np.rint(1.12 * second)) for first, second in runs]
     careful = sum(1 in excesses(*one, alpha=0.05).named for one in slow)
     alone = sum(excesses(*one, alpha=0.05, fluctuates=False).named == (1,) for one in slow)
-    assert alone >= at_least(20, 0.9) >= careful
+    assert alone >= at_least(12, 0.9) >= careful

@@ -1,4 +1,4 @@
-"""Blocks of time, intervals from them, and the permutation test, each held to what it claims."""
+"""Batches of time, intervals from them, and the permutation test, each held to what it claims."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from scipy import stats as distributions
 
 from perflib.stats.interval import Interval
 from perflib.stats.intervals import (
-    BLOCK_S,
+    BATCH_S,
     against_others,
-    block_means,
+    batch_means,
     holm,
     robust_mean,
     share_interval,
     t_interval,
-    time_blocks,
-    within_block_p,
+    time_batches,
+    within_batch_p,
 )
 from tests.stats.simulated import at_least, at_most
 
 Floats = NDArray[np.float64]
 
-# --- blocks ------------------------------------------------------------------------------------
+# --- batches ------------------------------------------------------------------------------------
 
 
 @given(
@@ -36,39 +36,39 @@ Floats = NDArray[np.float64]
     timed=st.booleans(),
     rounds=st.integers(0, 400),
 )
-def test_blocks_are_successive_equal_and_complete(
+def test_batches_are_successive_equal_and_complete(
     spans: list[float], timed: bool, rounds: int
 ) -> None:
     start_s = np.concatenate([[0.0], np.cumsum(spans)]) if timed else None
     rounds = rounds if start_s is None else len(start_s)
-    blocks = time_blocks(start_s, rounds)
-    assert blocks.shape == (rounds,)
+    batches = time_batches(start_s, rounds)
+    assert batches.shape == (rounds,)
     if rounds:
-        assert blocks[0] == 0
-        assert set(np.diff(blocks)) <= {0, 1}
-        sizes = np.bincount(blocks)
+        assert batches[0] == 0
+        assert set(np.diff(batches)) <= {0, 1}
+        sizes = np.bincount(batches)
         assert sizes.max() - sizes.min() <= 1
         assert min(rounds, 8) <= len(sizes) <= 24
 
 
 @pytest.mark.parametrize(
-    ("total_s", "blocks"), [(1, 8), (33, 8), (61, 15), (81, 20), (97, 24), (10_000, 24)]
+    ("total_s", "batches"), [(1, 8), (33, 8), (61, 15), (81, 20), (97, 24), (10_000, 24)]
 )
-def test_blocks_are_longer_than_a_disturbance(total_s: float, blocks: int) -> None:
+def test_batches_are_longer_than_a_disturbance(total_s: float, batches: int) -> None:
     start_s = np.linspace(0, total_s, 500, endpoint=False)
-    assert time_blocks(start_s, 500)[-1] + 1 == blocks
-    assert total_s / blocks >= BLOCK_S or blocks == 8
+    assert time_batches(start_s, 500)[-1] + 1 == batches
+    assert total_s / batches >= BATCH_S or batches == 8
 
 
-def test_pause_makes_no_blocks() -> None:
+def test_pause_makes_no_batches() -> None:
     start_s = np.arange(0.0, 50)
     paused = start_s.copy()
     paused[25:] += 36_000
-    assert (time_blocks(paused, 50) == time_blocks(start_s, 50)).all()
+    assert (time_batches(paused, 50) == time_batches(start_s, 50)).all()
 
 
 def test_clock_that_stands_still_is_no_clock() -> None:
-    assert (time_blocks(np.zeros(50), 50) == time_blocks(None, 50)).all()
+    assert (time_batches(np.zeros(50), 50) == time_batches(None, 50)).all()
 
 
 # --- the robust mean ---------------------------------------------------------------------------
@@ -141,24 +141,24 @@ def test_edges_of_the_interval() -> None:
     assert t_interval(np.array([1.0, np.nan, 3.0])) == t_interval(np.array([1.0, 3.0]))
 
 
-def wandering(generator: np.random.Generator, runs: int, blocks: int, memory: float) -> Floats:
-    """Rows of blocks that each resemble the one before."""
-    steps = generator.normal(0, 1, (runs, blocks))
-    for n in range(1, blocks):
+def wandering(generator: np.random.Generator, runs: int, batches: int, memory: float) -> Floats:
+    """Rows of batches that each resemble the one before."""
+    steps = generator.normal(0, 1, (runs, batches))
+    for n in range(1, batches):
         steps[:, n] = memory * steps[:, n - 1] + math.sqrt(1 - memory**2) * steps[:, n]
     return steps
 
 
-@pytest.mark.parametrize("blocks", [2, 5, 8, 20])
-def test_independent_blocks_are_covered_as_claimed(blocks: int) -> None:
+@pytest.mark.parametrize("batches", [2, 5, 8, 20])
+def test_independent_batches_are_covered_as_claimed(batches: int) -> None:
     runs = 2000
-    rows = np.random.default_rng(blocks).normal(0, 1, (runs, blocks))
+    rows = np.random.default_rng(batches).normal(0, 1, (runs, batches))
     covered = sum(low <= 0 <= high for _, low, high in map(t_interval, rows))
     assert at_least(runs, 0.95) <= covered <= at_most(runs, 0.985), "and not much too wide"
 
 
-def test_blocks_that_resemble_their_neighbours_are_covered_nearly_as_claimed() -> None:
-    """Nobody knows the correlation: from 15 blocks it is itself uncertain. Without it: 75 %."""
+def test_batches_that_resemble_their_neighbours_are_covered_nearly_as_claimed() -> None:
+    """Nobody knows the correlation: from 15 batches it is itself uncertain. Without it: 75 %."""
     runs = 1000
     rows = wandering(np.random.default_rng(1), runs, 15, 0.5)
     covered = sum(low <= 0 <= high for _, low, high in map(t_interval, rows))
@@ -171,7 +171,7 @@ def test_blocks_that_resemble_their_neighbours_are_covered_nearly_as_claimed() -
 
 
 def test_trend_makes_it_wide() -> None:
-    """As if there were three independent blocks, whatever the form of the wave."""
+    """As if there were three independent batches, whatever the form of the wave."""
     wave = np.sin(2 * np.pi * np.arange(24) / 24)
     trend = np.linspace(-1, 1, 24)
     step = np.repeat([-1.0, 1.0], 12)
@@ -187,10 +187,10 @@ def test_trend_makes_it_wide() -> None:
 def test_share_of_independent_rounds_is_covered(share: float) -> None:
     runs, rounds = 500, 120
     generator = np.random.default_rng(3)
-    blocks = time_blocks(None, rounds)
+    batches = time_batches(None, rounds)
     covered = 0
     for _ in range(runs):
-        found = share_interval(generator.random(rounds) < share, np.ones(rounds), blocks)
+        found = share_interval(generator.random(rounds) < share, np.ones(rounds), batches)
         assert 0 <= found.low <= found.effect <= found.high <= 1
         covered += found.low <= share <= found.high
     assert covered >= at_least(runs, 0.93)
@@ -204,14 +204,14 @@ def test_share_in_bursts_is_nearly_covered_even_in_the_long_run() -> None:
     """
     runs, rounds, share = 500, 300, 0.25
     generator = np.random.default_rng(4)
-    blocks = time_blocks(np.arange(0.0, 60, 0.2), rounds)
+    batches = time_batches(np.arange(0.0, 60, 0.2), rounds)
     covered = naive = 0
     for _ in range(runs):
         lengths = generator.exponential([15.0, 45.0], (60, 2))
         hit = np.repeat(np.tile([True, False], 60), np.ceil(lengths).astype(int).ravel())
         hit = np.roll(hit, generator.integers(len(hit)))[:rounds]
         true = 15.5 / 61
-        found = share_interval(hit, np.ones(rounds), blocks)
+        found = share_interval(hit, np.ones(rounds), batches)
         covered += found.low <= true <= found.high
         error = 1.96 * math.sqrt(share * (1 - share) / rounds)
         naive += abs(hit.mean() - true) <= error
@@ -230,7 +230,7 @@ def test_share_weighs_rounds_by_their_time() -> None:
 
 
 def test_share_that_was_never_seen_may_still_be_small() -> None:
-    found = share_interval(np.zeros(100, dtype=bool), np.ones(100), time_blocks(None, 100))
+    found = share_interval(np.zeros(100, dtype=bool), np.ones(100), time_batches(None, 100))
     assert found.effect == found.low == 0
     assert 0.02 < found.high < 0.05, "about three in a hundred: the rule of three"
 
@@ -260,63 +260,63 @@ def test_against_the_median_of_the_others(rows: list[list[float]]) -> None:
 
 
 def test_exact_p_of_two_cores() -> None:
-    """Three blocks, all with core 0 slower: one of the eight sign patterns is as extreme."""
+    """Three batches, all with core 0 slower: one of the eight sign patterns is as extreme."""
     level = np.array([[1.3, 1.0], [2.5, 2.0], [3.1, 3.0]])
-    assert within_block_p(level).tolist() == [1 / 8, 1.0]
+    assert within_batch_p(level).tolist() == [1 / 8, 1.0]
     level[2] = level[2, ::-1]
     differences = np.array([0.3, 0.5, -0.1])
     patterns = [np.dot(signs, differences) for signs in itertools.product((1, -1), repeat=3)]
     expected = np.mean([value >= differences.sum() - 1e-12 for value in patterns])
-    assert within_block_p(level)[0] == expected == 2 / 8
+    assert within_batch_p(level)[0] == expected == 2 / 8
 
 
 def test_drawn_p_agrees_with_the_exact_one() -> None:
-    """Fourteen blocks are drawn, not counted; a constant third core changes nothing for them."""
+    """Fourteen batches are drawn, not counted; a constant third core changes nothing for them."""
     generator = np.random.default_rng(2)
     difference = generator.normal(0.3, 1, 14)
     level = np.stack([difference, np.zeros(14)], axis=1)
-    drawn = within_block_p(level, resamples=20_000)[0]
+    drawn = within_batch_p(level, resamples=20_000)[0]
     signs = np.array(list(itertools.product((1.0, -1.0), repeat=14)))
     exact = float(np.mean(signs @ difference >= difference.sum() - 1e-12))
     assert drawn == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / 20_000))
 
 
-@pytest.mark.parametrize(("cores", "blocks", "runs"), [(2, 5, 1000), (2, 8, 1000), (4, 8, 400)])
-def test_p_is_no_smaller_than_it_claims(cores: int, blocks: int, runs: int) -> None:
-    """Equal cores, with drift, heavy tails and blocks of different noise."""
-    generator = np.random.default_rng(cores + blocks)
+@pytest.mark.parametrize(("cores", "batches", "runs"), [(2, 5, 1000), (2, 8, 1000), (4, 8, 400)])
+def test_p_is_no_smaller_than_it_claims(cores: int, batches: int, runs: int) -> None:
+    """Equal cores, with drift, heavy tails and batches of different noise."""
+    generator = np.random.default_rng(cores + batches)
     p_values = np.empty((runs, cores))
     for n in range(runs):
-        noise = generator.standard_t(3, (blocks, cores)) * generator.lognormal(0, 1, (blocks, 1))
-        level = noise + np.cumsum(generator.normal(0, 5, (blocks, 1)), axis=0)
-        p_values[n] = within_block_p(level, seed=n, resamples=500)
+        noise = generator.standard_t(3, (batches, cores)) * generator.lognormal(0, 1, (batches, 1))
+        level = noise + np.cumsum(generator.normal(0, 5, (batches, 1)), axis=0)
+        p_values[n] = within_batch_p(level, seed=n, resamples=500)
     for limit in (0.05, 0.1, 0.25, 0.5):
         assert (p_values[:, 0] <= limit).sum() <= at_most(runs, limit)
     family = np.array([holm(row).min() for row in p_values])
     assert (family < 0.05).sum() <= at_most(runs, 0.05)
-    if blocks >= 8:
+    if batches >= 8:
         assert (p_values[:, 0] <= 0.25).sum() >= at_least(runs, 0.25), "nor is it much larger"
 
 
 def test_slow_core_has_a_small_p_and_its_neighbours_have_not() -> None:
     generator = np.random.default_rng(1)
     level = generator.normal(0, 0.01, (12, 4)) + np.array([0, 0, 0.05, 0])
-    p_values = within_block_p(level)
+    p_values = within_batch_p(level)
     assert p_values.argmin() == 2
     assert holm(p_values)[2] < 0.01
     assert (np.delete(holm(p_values), 2) > 0.1).all()
 
 
 def test_edges_of_the_permutation_test() -> None:
-    assert within_block_p(np.zeros((0, 3))).tolist() == [1, 1, 1]
-    assert within_block_p(np.zeros((5, 1))).tolist() == [1]
-    assert within_block_p(np.zeros((5, 2))).tolist() == [1, 1]
-    assert within_block_p(np.full((5, 3), 7.0)).tolist() == [1, 1, 1]
+    assert within_batch_p(np.zeros((0, 3))).tolist() == [1, 1, 1]
+    assert within_batch_p(np.zeros((5, 1))).tolist() == [1]
+    assert within_batch_p(np.zeros((5, 2))).tolist() == [1, 1]
+    assert within_batch_p(np.full((5, 3), 7.0)).tolist() == [1, 1, 1]
     level = np.random.default_rng(1).normal(size=(9, 3))
     holed = np.concatenate([level, [[np.nan, 1.0, 2.0]]])
-    assert (within_block_p(holed) == within_block_p(level)).all()
-    assert (within_block_p(level) == within_block_p(level)).all()
-    assert (within_block_p(level) > 0).all()
+    assert (within_batch_p(holed) == within_batch_p(level)).all()
+    assert (within_batch_p(level) == within_batch_p(level)).all()
+    assert (within_batch_p(level) > 0).all()
 
 
 # --- Holm --------------------------------------------------------------------------------------
@@ -343,11 +343,11 @@ def test_holm_keeps_the_order_and_never_lessens(values: list[float]) -> None:
     assert (np.diff(corrected[order]) >= 0).all()
 
 
-def test_block_means_are_those_of_each_block_whatever_the_shape() -> None:
+def test_batch_means_are_those_of_each_batch_whatever_the_shape() -> None:
     values = np.arange(24.0).reshape(6, 2, 2)
     values[0, 0, 0] = np.nan
-    found = block_means(values, np.array([0, 0, 0, 1, 1, 1]))
+    found = batch_means(values, np.array([0, 0, 0, 1, 1, 1]))
     assert found.shape == (2, 2, 2)
     assert found[0].ravel() == pytest.approx([6, 5, 6, 7])
     assert found[1].ravel() == pytest.approx([16, 17, 18, 19])
-    assert block_means(np.zeros((0, 3)), np.zeros(0, dtype=np.int64)).shape == (0, 3)
+    assert batch_means(np.zeros((0, 3)), np.zeros(0, dtype=np.int64)).shape == (0, 3)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from perflib.stats.knee_ratio import Curve, knee_ratio
+from perflib.stats.knee_ratio import SizeCurve, knee_ratio
 from tests.stats.simulated import at_least
 
 KIB = 1024.0
@@ -25,14 +25,14 @@ def curve(
     batches: int = 12,
     sharpness: float = 1.0,
     missing: float = 0.0,
-) -> Curve:
+) -> SizeCurve:
     """A curve with heavy tails; one batch in six is disturbed at all sizes, each differently."""
     rise = 1 - np.minimum(1, knee_kib * KIB / SIZES) ** sharpness
     noise = 0.008 * generator.standard_t(3, (batches, SIZES.size))
     noise *= np.where(generator.random((batches, 1)) < 1 / 6, 4, 1)
     noise += generator.normal(0, 0.03, (batches, 1))
     noise[generator.random(noise.shape) < missing] = np.nan
-    return Curve(SIZES, np.log1p(height * rise) + noise)
+    return SizeCurve(SIZES, np.log1p(height * rise) + noise)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_rises_that_are_not_of_the_shape_are_off_alike() -> None:
 
 def test_without_noise_the_ratio_is_exact() -> None:
     first, second = (
-        Curve(SIZES, np.tile(np.log1p(0.3 * np.maximum(0, 1 - knee * KIB / SIZES)), (4, 1)))
+        SizeCurve(SIZES, np.tile(np.log1p(0.3 * np.maximum(0, 1 - knee * KIB / SIZES)), (4, 1)))
         for knee in (500.0, 600.0)
     )
     found = knee_ratio(first, second)
@@ -74,10 +74,10 @@ def test_without_noise_the_ratio_is_exact() -> None:
 @pytest.mark.parametrize(("batches", "sizes"), [(2, 18), (0, 18), (8, 2)])
 def test_too_little_has_no_interval(batches: int, sizes: int) -> None:
     values: NDArray[np.float64] = np.zeros((batches, sizes))
-    few = Curve(SIZES[:sizes], values)
+    few = SizeCurve(SIZES[:sizes], values)
     assert math.isnan(knee_ratio(few, few).effect)
 
 
 def test_batches_that_do_not_correspond_are_refused() -> None:
     with pytest.raises(ValueError, match="the same batches, not 4 and 5"):
-        knee_ratio(Curve(SIZES, np.zeros((4, 18))), Curve(SIZES, np.zeros((5, 18))))
+        knee_ratio(SizeCurve(SIZES, np.zeros((4, 18))), SizeCurve(SIZES, np.zeros((5, 18))))

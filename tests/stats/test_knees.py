@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from perflib.stats.knees import Knees, find_knees, half_rises
+from tests.slow import mostly_slow
 from tests.stats.simulated import at_least, at_most
 
 Floats = NDArray[np.float64]
@@ -21,17 +22,17 @@ SIZES = np.geomspace(64 * KIB, 8 * MIB, 14)
 
 @dataclass(frozen=True)
 class Curve:
-    """Blocks of a made-up machine: ``knees`` are pairs of size and height (0.1: 10 % slower).
+    """Batches of a made-up machine: ``knees`` are pairs of size and height (0.1: 10 % slower).
 
     ``form``: the rise is 1 - K/s, a step, a step that takes the share ``blur`` of K to rise, or one
     that is blurred to both sides. ``noise``: the standard deviation of a cell, ``correlated``
-    between sizes. Whole blocks are shifted by about ``shift``, and drift by as much.
+    between sizes. Whole batches are shifted by about ``shift``, and drift by as much.
     """
 
     knees: tuple[tuple[float, float], ...] = ()
     form: Literal["random", "step", "ramp", "both sides"] = "step"
     blur: float = 0.12
-    blocks: int = 12
+    batches: int = 12
     noise: float = 0.01
     tail: Literal["normal", "student"] = "student"
     correlated: float = 0.0
@@ -49,7 +50,7 @@ class Curve:
         return (sizes > knee).astype(np.float64)
 
     def data(self, generator: np.random.Generator, sizes: Floats = SIZES) -> Floats:
-        shape = (self.blocks, sizes.size)
+        shape = (self.batches, sizes.size)
         noise = generator.normal(size=shape)
         if self.tail == "student":
             noise = generator.standard_t(3, shape) / math.sqrt(3)
@@ -59,8 +60,8 @@ class Curve:
         slower = np.zeros(sizes.size)
         for knee, height in self.knees:
             slower += height * self.rise(sizes, knee)
-        cycles = np.linspace(0, generator.uniform(0.3, 1.5), self.blocks) + generator.uniform()
-        shared = generator.standard_t(3, self.blocks) + np.sin(2 * np.pi * cycles)
+        cycles = np.linspace(0, generator.uniform(0.3, 1.5), self.batches) + generator.uniform()
+        shared = generator.standard_t(3, self.batches) + np.sin(2 * np.pi * cycles)
         values = np.log1p(slower) + self.offset + self.noise * noise + self.shift * shared[:, None]
         values[generator.random(shape) < self.missing] = np.nan
         return np.asarray(values)
@@ -79,34 +80,28 @@ def found(curve: Curve, runs: int) -> list[Knees]:
 # --- no knee -----------------------------------------------------------------------------------
 
 FLAT = {
-    "5 blocks": Curve(blocks=5, noise=0.03, form="random"),
-    "8 blocks, correlated, offset": Curve(blocks=8, noise=0.03, correlated=0.8, offset=0.02),
+    "5 batches": Curve(batches=5, noise=0.03, form="random"),
+    "8 batches, correlated, offset": Curve(batches=8, noise=0.03, correlated=0.8, offset=0.02),
 }
 
 
-@pytest.mark.parametrize(
-    "curve",
-    [
-        pytest.param(curve, id=name, marks=[pytest.mark.slow] if curve.correlated else [])
-        for name, curve in FLAT.items()
-    ],
-)
+@pytest.mark.parametrize("curve", mostly_slow(FLAT, {"5 batches"}))
 def test_no_knee_is_found_in_flat_curves(curve: Curve) -> None:
-    runs = 400
+    runs = 150
     seen = found(curve, runs)
     assert sum(bool(knees.knees) for knees in seen) <= at_most(runs, 0.05)
     assert sum(knees.p <= 0.05 for knees in seen) <= at_most(runs, 0.05)
     assert sum(knees.p <= 0.5 for knees in seen) <= at_most(runs, 0.5)
     assert sum(knees.bound >= 0 for knees in seen) >= at_least(runs, 0.95)
     assert sum(knees.offset.low <= curve.offset <= knees.offset.high for knees in seen) >= (
-        at_least(runs, 0.92)  # blocks that drift in phase
+        at_least(runs, 0.92)  # batches that drift in phase
     )
 
 
 def test_bound_covers_a_rise_too_small_to_be_seen() -> None:
-    runs = 50
+    runs = 25
     for form in ("random", "step"):
-        curve = Curve(knees=((MIB, 0.02),), form=form, blocks=8, noise=0.05)
+        curve = Curve(knees=((MIB, 0.02),), form=form, batches=8, noise=0.05)
         top = math.log1p(0.02 * curve.rise(SIZES, MIB)[-1])
         assert sum(knees.bound >= top for knees in found(curve, runs)) >= at_least(runs, 0.95)
 
@@ -154,17 +149,18 @@ ONE = {
     "random 10 %": Curve(knees=((0.7 * MIB, 0.1),), form="random"),
     "random 200 %": Curve(knees=((0.9 * MIB, 2.0),), form="random", noise=0.005),
     "random 50 %, much noise": Curve(knees=((0.5 * MIB, 0.5),), form="random", noise=0.05),
-    "step 10 %, 8 blocks": Curve(knees=((1.1 * MIB, 0.1),), noise=0.03, blocks=8),
+    "step 10 %, 8 batches": Curve(knees=((1.1 * MIB, 0.1),), noise=0.03, batches=8),
     "step 200 % at a size": Curve(knees=((float(SIZES[6]), 2.0),), noise=0.005),
     "step 5 %, missing": Curve(knees=((0.4 * MIB, 0.05),), missing=0.05),
     "ramp 100 %": Curve(knees=((0.8 * MIB, 1.0),), form="ramp", noise=0.02),
-    "ramp 20 %, 24 blocks": Curve(knees=((0.8 * MIB, 0.2),), form="ramp", blocks=24),
+    "ramp 20 %, 24 batches": Curve(knees=((0.8 * MIB, 0.2),), form="ramp", batches=24),
     "correlated sizes": Curve(knees=((1.3 * MIB, 0.3),), correlated=0.8, noise=0.03),
 }
-RUNS = 30
+QUICK = {"random 200 %", "step 10 %, 8 batches", "step 200 % at a size", "ramp 100 %"}
+RUNS = 20
 
 
-@pytest.mark.parametrize("curve", ONE.values(), ids=ONE)
+@pytest.mark.parametrize("curve", mostly_slow(ONE, QUICK))
 def test_knee_is_found_and_its_intervals_cover(curve: Curve) -> None:
     size, height = curve.knees[0]
     top = math.log1p(height * curve.rise(SIZES, size)[-1])
@@ -197,7 +193,7 @@ def test_interval_is_not_the_whole_range_where_the_knee_is_plain() -> None:
 
 @pytest.mark.parametrize("form", ["random", "step"])
 def test_three_percent_is_found_with_a_percent_of_noise(form: Literal["random", "step"]) -> None:
-    runs = 40
+    runs = 20
     seen = found(Curve(knees=((0.6 * MIB, 0.03),), form=form), runs)
     assert sum(bool(knees.knees) for knees in seen) >= at_least(runs, 0.97)
 
@@ -208,7 +204,7 @@ def test_step_blurred_to_both_sides_is_one_knee(blur: float) -> None:
     sizes = np.geomspace(128 * KIB, 8 * MIB, 24)
     curve = Curve(knees=((MIB, 1.0),), form="both sides", blur=blur)
     generator = np.random.default_rng(4)
-    for _ in range(8):
+    for _ in range(3):
         (knee,) = find_knees(sizes, curve.data(generator, sizes), "cyclic").knees
         assert 0.75 * MIB < knee.size.effect < 1.05 * MIB
 
@@ -234,9 +230,9 @@ TWO = {
 }
 
 
-@pytest.mark.parametrize("curve", TWO.values(), ids=TWO)
+@pytest.mark.parametrize("curve", mostly_slow(TWO, {"step, small second", "random"}))
 def test_two_knees_are_found(curve: Curve) -> None:
-    runs = 24
+    runs = 12
     both = [knees.knees for knees in found(curve, runs) if len(knees.knees) == 2]
     assert len(both) >= at_least(runs, 0.95)
     for n, (size, _) in enumerate(curve.knees):
@@ -261,7 +257,7 @@ def test_recorded_ratios_of_zen_4() -> None:
 
 
 def test_recorded_ratios_of_sapphire_rapids() -> None:
-    """256 entries: at 256 pages blocks disagree (1 to 3 times), so the knee is below or above."""
+    """256 entries: at 256 pages batches disagree (1 to 3 times), so the knee is below or above."""
     pages = [32, 64, 128, 192, 256, 512]
     generator = np.random.default_rng(7)
     values = 0.03 * generator.standard_normal((12, len(pages)))
@@ -288,11 +284,11 @@ def test_excess_is_told_for_each_size() -> None:
 
 
 def test_same_data_give_the_same_answer() -> None:
-    values = Curve(knees=((MIB, 0.02),), blocks=20).data(np.random.default_rng(9))
+    values = Curve(knees=((MIB, 0.02),), batches=20).data(np.random.default_rng(9))
     assert find_knees(SIZES, values, "random") == find_knees(SIZES, values, "random")
 
 
-def test_missing_block_and_missing_size_change_little() -> None:
+def test_missing_batch_and_missing_size_change_little() -> None:
     values = Curve(knees=((MIB, 0.3),)).data(np.random.default_rng(10))
     (whole,) = find_knees(SIZES, values, "cyclic").knees
     values[2] = np.nan
@@ -306,7 +302,7 @@ def test_missing_block_and_missing_size_change_little() -> None:
 @pytest.mark.parametrize(
     "values", [np.zeros((0, 14)), np.ones((1, 14)), np.full((8, 14), np.nan)], ids=str
 )
-def test_too_few_blocks_give_no_verdict(values: Floats) -> None:
+def test_too_few_batches_give_no_verdict(values: Floats) -> None:
     seen = find_knees(SIZES, values, "cyclic")
     assert (seen.knees, seen.p) == ((), 1.0)
     assert math.isnan(seen.bound)
@@ -331,7 +327,7 @@ def test_cells_that_compare_nothing_are_left_out() -> None:
     assert find_knees(SIZES, scattered, "random").p == 1.0
 
 
-def test_four_blocks_are_too_few_for_any_knee_and_no_noise_is_none() -> None:
+def test_four_batches_are_too_few_for_any_knee_and_no_noise_is_none() -> None:
     step = np.where(SIZES > MIB, 0.5, 0.0)
     assert find_knees(SIZES, np.tile(step, (4, 1)), "cyclic").p == 1 / 16
     assert find_knees(SIZES, np.zeros((8, 14)), "cyclic").p == 1.0
@@ -367,7 +363,7 @@ def test_wrong_arguments_are_refused(
 def test_half_of_a_rise_is_where_it_is(
     form: Literal["step", "ramp", "both sides"], blur: float, half: float
 ) -> None:
-    runs, place = 30, 0.9 * MIB
+    runs, place = 12, 0.9 * MIB
     curve = Curve(knees=((place, 1.0),), form=form, blur=blur, noise=0.02)
     covered = 0
     for seen in found(curve, runs):
@@ -380,7 +376,7 @@ def test_half_of_a_rise_is_where_it_is(
 
 def test_halves_of_two_rises_are_between_their_own_levels() -> None:
     curve = Curve(knees=((200 * KIB, 1.5), (3 * MIB, 6.0)), noise=0.02)
-    for seen in found(curve, 10):
+    for seen in found(curve, 4):
         first, second = half_rises(SIZES, seen)
         assert first.low <= 200 * KIB <= first.high < second.low <= 3 * MIB <= second.high
     assert half_rises(SIZES, found(Curve(), 1)[0]) == ()

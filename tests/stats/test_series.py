@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from perflib.stats.series import LEAST_DAYS, LEAST_VALUES, Step, find_steps
+from perflib.stats.series import MIN_DAYS, MIN_VALUES, StepChange, find_steps
 
 Floats = NDArray[np.float64]
 
@@ -42,11 +42,11 @@ def two_weeks(
     return time_s, values, at
 
 
-def find_step(time_s: Floats, values: Floats, resamples: int = 499) -> Step | None:
+def find_step(time_s: Floats, values: Floats, resamples: int = 499) -> StepChange | None:
     return find_steps(time_s, values[:, None], resamples=resamples)[0]
 
 
-def is_shown(found: Step | None) -> bool:
+def is_shown(found: StepChange | None) -> bool:
     """Whether the step would be reported: seldom by chance, and more than the threshold."""
     assert found is not None
     return found.p <= 0.01 and (found.size.low > THRESHOLD or found.size.high < -THRESHOLD)
@@ -94,8 +94,8 @@ def test_a_bad_run_is_no_step_and_hides_none() -> None:
 def test_too_little_gives_no_step() -> None:
     rng = np.random.default_rng(10)
     time_s, values, _ = two_weeks(rng, step=0.1)
-    assert find_step(time_s[: LEAST_VALUES - 1], values[: LEAST_VALUES - 1]) is None
-    few_days = time_s < time_s[0] + (LEAST_DAYS - 1) * DAY_S
+    assert find_step(time_s[: MIN_VALUES - 1], values[: MIN_VALUES - 1]) is None
+    few_days = time_s < time_s[0] + (MIN_DAYS - 1) * DAY_S
     assert find_step(time_s[few_days], values[few_days]) is None
     assert find_step(time_s, np.full(len(time_s), 2.5)) is None
     assert find_step(time_s[:0], values[:0]) is None

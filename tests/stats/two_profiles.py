@@ -8,8 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-__all__ = ["DRIFT", "SHARES", "Busy", "Profiled", "at_least", "at_most", "recorded", "simulated"]
-
 Floats = NDArray[np.float64]
 SHARES = np.array([
     0.4, 0.15, 0.1, 0.08, 0.06, 0.05, 0.03, 0.03, 0.02, 0.02,

@@ -33,11 +33,9 @@ if TYPE_CHECKING:
 
     from perflib.stats.interval import Interval
 
-__all__ = ["Bench", "bench"]
-
 _BATCHES = 10  # of a budget
 _LEAST_S, _MOST_S = 0.2, 3.0  # of a batch
-_SLICE_NS = {1: 400_000, 2: 800_000}  # by threads: short beside what a neighbour does
+_SLICE_NS = {1: 400_000, 2: 800_000}  # by threads: short next to what a neighbour does
 _SLICES = 6  # of a trial
 
 
@@ -129,7 +127,7 @@ def bench(
     progress: Progress | None = None,
     patience_s: float = PATIENCE_S,
 ) -> Bench:
-    """Time changed code beside the original.
+    """Time changed code compared with the original.
 
     Parameters
     ----------
@@ -145,7 +143,7 @@ def bench(
         From where on a difference counts.
     cpus
         The cores: one, or two where two threads call the code. By default the first that may be
-        used, of different physical cores where the system tells them apart.
+        used, of different physical cores where the system distinguishes them.
     seed
         Of the order of the versions, and of the input.
     progress

@@ -13,10 +13,8 @@ from perflib.kernels.cache import compiled
 from perflib.kernels.levels import BASELINE
 from perflib.kernels.sources import request
 from perflib.machine.scratch import scratch
-from perflib.model import paths
 from perflib.model.errors import MeasurementError, UserError
-
-__all__ = ["CodeError", "built", "code_of", "shipped"]
+from perflib.store import paths
 
 _MOST_BYTES = 1 << 20
 _ERRORS = re.compile(r"\berror:|undefined reference|multiple definition")

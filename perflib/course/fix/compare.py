@@ -1,6 +1,6 @@
 """How much less time does changed code take? Paired within rounds, by batches of fresh processes.
 
-Each process is one batch: where its memory lies is drawn once for all of its rounds, so rounds of
+Each process is one batch: where its memory is is drawn once for all of its rounds, so rounds of
 one process are alike, and the interval comes from the scatter of processes. Within a round both
 versions are timed, in random order, a few milliseconds apart; a drift or a busy neighbour slows
 both. Of each trial counts the median of those samples whose core was alone, where probes tell it.
@@ -16,20 +16,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.framework.brackets import tell
+from perflib.framework.brackets import classify
 from perflib.model.sentences import number
 from perflib.stats.decide import decide
 from perflib.stats.interval import Interval, percent_of
 from perflib.stats.intervals import robust_mean, t_interval
-
-__all__ = ["LEAST_BATCHES", "ORIGINAL", "YOURS", "Compared", "batch_ratios", "compare", "decided"]
 
 Floats = NDArray[np.float64]
 Verdict = Literal["faster", "slower", "no difference", "not known"]
 ORIGINAL, YOURS = 0, 1  # versions
 LEAST_BATCHES = 8
 # Of what is called an interval of 95 %: it covers that where each process is like the one before
-# (a correlation of 0.5) and luck with memory is skewed. Tests simulate it.
+# (a correlation of 0.5) and placement in memory is skewed. Tests simulate it.
 _CONFIDENCE = 0.98
 _LEAST_ROUNDS = 2
 _MOST_DELAY = 0.02  # of a sample's time, in which another task had the core
@@ -38,15 +36,15 @@ _LEAST_SHARE = 0.1  # of each version's samples: what is left of fewer is not ty
 
 @dataclass(frozen=True)
 class Compared:
-    """Changed code beside the original.
+    """Changed code compared with the original.
 
     Parameters
     ----------
     longer
         The time of the changed code as the logarithm of its ratio to the original's.
     verdict
-        ``faster`` or ``slower`` (the whole interval lies beyond the threshold), ``no difference``
-        (it lies within), ``not known``.
+        ``faster`` or ``slower`` (the whole interval is beyond the threshold), ``no difference``
+        (it is within), ``not known``.
     why
         Where it is not known, a sentence; else empty.
     threshold_percent
@@ -203,10 +201,12 @@ def _choices(samples: pd.DataFrame) -> list[tuple[NDArray[np.bool_], str]]:
     every = np.ones(len(samples), dtype=np.bool_)
     if "ok" in samples:
         every = samples["ok"].to_numpy(np.bool_)
-    told = tell(samples) if "cpu" in samples else None
+    core_states = classify(samples) if "cpu" in samples else None
     choices = []
-    if told is not None and told.any_told:
-        choices.append((every & told.usable, "those between probes that had the core alone count"))
+    if core_states is not None and core_states.any_calibrated:
+        choices.append(
+            (every & core_states.usable, "those between probes that had the core alone count")
+        )
     delays = np.zeros(len(samples))
     for name in ("run_delay_ns", "partner_delay_ns"):
         if name in samples:

@@ -16,8 +16,6 @@ from perflib.machine.scratch import scratch
 from perflib.measure.supervised import Supervised
 from perflib.model.escape import shortened
 
-__all__ = ["PATIENCE_S", "Examined", "examine"]
-
 PATIENCE_S = 30.0  # without an answer: far longer than anything takes on a busy machine
 _POLL_S = 0.05
 _MOST_SAID = 300
@@ -76,7 +74,7 @@ def examine(
         libraries = [[str(build.library), str(build.module)] for build in builds]
         asked.write_text(json.dumps({**request, "libraries": libraries}))
         answers.touch(mode=0o600)
-        argv = [sys.executable, "-m", "perflib.course.fix.child", str(asked), str(answers)]
+        argv = [sys.executable, "-P", "-m", "perflib.course.fix.child", str(asked), str(answers)]
         with said.open("wb") as output:
             there = output.fileno()
             with Supervised(argv, stdout=there, stderr=there) as job:

@@ -13,8 +13,6 @@ from perflib.lab.theme import themed
 if TYPE_CHECKING:
     from perflib.course.fix.bench import Bench
 
-__all__ = ["bench_figure"]
-
 
 def bench_figure(bench: Bench) -> Figure:
     """Left a point for each process and version; right the part of the time that is saved."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from perflib.course.fix.bench import Bench
     from perflib.course.fix.validation import Validated
 
-__all__ = ["Fix", "fix", "fixes"]
-
 
 @dataclass
 class Fix:
@@ -111,12 +109,12 @@ class Fix:
     def bench(
         self, source: str | Path | None, *, budget_s: float = 20.0, recorded: str = "", **more: Any
     ) -> Bench:
-        """Time changed code beside the original; it is validated first.
+        """Time changed code compared with the original; it is validated first.
 
         Parameters
         ----------
         source
-            The changed C source, or the path of its file. ``None``: the original is timed beside
+            The changed C source, or the path of its file. ``None``: the original is timed next to
             itself, a null test.
         recorded
             A recorded machine: nothing is timed, and what the solution saved there is returned.

@@ -6,11 +6,11 @@ Light: names and texts are wanted without numpy.
 from __future__ import annotations
 
 import random
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
-
-__all__ = ["MASK", "Case", "Problem"]
 
 MASK = 2**64 - 1  # words of an input and an output are unsigned, of 64 bits
 Case = Mapping[str, Any]
@@ -18,7 +18,7 @@ Case = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One piece of code; its C is ``kernels_c/fix/NAME.inc``, beside ``NAME_mended.inc``.
+    """One piece of code; its C is ``kernels_c/fix/NAME.inc``, next to ``NAME_mended.inc``.
 
     Parameters
     ----------
@@ -56,4 +56,10 @@ class Problem:
     place: Callable[[Case, int], str]
     hints: Sequence[str]
     mechanism: str
-    others: Mapping[str, str]
+    others: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, name: str, **given: Any) -> Problem:
+        """The problem whose prose (title, hints, mechanism, others) ``problems/NAME.toml`` has."""
+        path = Path(__file__).parent / "problems" / f"{name}.toml"
+        return cls(name=name, **tomllib.loads(path.read_text(encoding="utf-8")), **given)

@@ -17,8 +17,6 @@ from perflib.course.fix.bench import Bench
 from perflib.course.fix.compare import ORIGINAL, YOURS, decided
 from perflib.model.errors import UserError, choose
 
-__all__ = ["record_of", "recorded_bench"]
-
 _FOLDER = Path(__file__).parent / "recordings"
 
 

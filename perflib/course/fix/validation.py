@@ -12,8 +12,6 @@ from perflib.course.fix.examine import PATIENCE_S, Examined, examine
 from perflib.course.fix.problem import Case, Problem
 from perflib.model.escape import lines
 
-__all__ = ["Validated", "validate"]
-
 # Of each input, by threads: the same must come out; two threads may miss each other.
 _REPEATS = {1: 2, 2: 8}
 _BEFORE = 1000  # FIX_BEFORE of the harness
@@ -70,7 +68,7 @@ def validate(
     code
         The C source, in place of the problem's own.
     seed, inputs
-        Of the inputs at random, and how many there are beside those that are always tried.
+        Of the inputs at random, and how many there are next to those that are always tried.
     patience_s
         How long the code may be silent.
 
@@ -104,7 +102,7 @@ def _judged(
     repeats = _REPEATS[problem.threads]
     for number, answer in enumerate(answers):
         place = number // repeats
-        if place >= len(tried):  # what it forks answers as well, in its place or beside it
+        if place >= len(tried):  # what it forks answers as well, in its place or next to it
             return Validated(False, "it answers more often than it is asked", len(tried))
         fault = _wrong(problem, tried[place], expected[place], answer, again=number % repeats > 0)
         if fault:

@@ -6,13 +6,11 @@ import math
 import random
 from typing import Any
 
-from perflib.course.items import Choice, Code, Judged, Measured, Prediction, Relation, number
+from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
 from perflib.course.lesson import Lesson
-from perflib.course.relations import OPEN, found, reads, verdict
+from perflib.course.relations import NO_VERDICT, OPEN, found, reads, verdict
 from perflib.course.sliders import waits
 from perflib.experiments.aliasing.addresses import PERIOD_BYTES, aliasing
-
-__all__ = ["LESSON"]
 
 _WAIT = found("waits", what="a load 4096 B from the store", distance_bytes=4096)
 _SHARES = found("shares", what="large pairs of glibc that alias", allocator="glibc")
@@ -54,13 +52,13 @@ def _row(run: Any, function: str, before: int) -> Any:
 
 
 def _remedy(function: str, before: int, part: str) -> Any:
-    """What a distance costs beside 2048 B, in percent."""
+    """What a distance costs compared with 2048 B, in percent."""
 
     def measured(run: Any) -> Measured | str:
         row = _row(run, function, before)
         if row is None or math.isnan(row[f"{part}_percent"]):
             return f"this run has no interval of {function} at {before} B beside {_HALF} B"
-        low, value, high = (float(row[f"{part}{end}_percent"]) for end in ("_low", "", "_high"))
+        low, value, high = (float(row[f"{part}_percent{end}"]) for end in ("_low", "", "_high"))
         return Measured(low, value, high, f"{function} at {before} B")
 
     return measured
@@ -69,14 +67,14 @@ def _remedy(function: str, before: int, part: str) -> Any:
 def _slow_offset(answer: Any, run: Any) -> Judged:
     """An offset at which memcpy is slower than at the median one, or none."""
     curve = run.table("time_memcpy").set_index("offset_bytes")
-    slow = curve[curve["low_percent"] > 0]
+    slow = curve[curve["percent_low"] > 0]
     if str(answer).strip().lower() == "none":
         return Judged(float(slow.empty), f"the run has {len(slow)} such offsets")
     offset = int(number(answer))
     if offset not in curve.index:
         return Judged(0.0, f"{offset} B was not measured")
     row = curve.loc[offset]
-    words = f"{row['percent']:.1f} % [{row['low_percent']:.1f}, {row['high_percent']:.1f}]"
+    words = f"{row['percent']:.1f} % [{row['percent_low']:.1f}, {row['percent_high']:.1f}]"
     return Judged(float(offset in slow.index), f"{offset} B beside the median offset: {words}")
 
 
@@ -100,30 +98,20 @@ def _apart(answer: Any) -> Judged:
 
 
 def _saved(answer: Any, run: Any) -> Judged:
-    """What follows from the interval of memcpy at 16 B beside 2048 B."""
+    """What follows from the interval of memcpy at 16 B compared with 2048 B."""
     given, row = str(answer).strip().lower(), _row(run, _MEMCPY, 16)
     if given not in ("faster", "slower", OPEN):
         return Judged(0.0, 'the answer is "faster", "slower" or "open"')
-    if row is None or math.isnan(row["cost_low_percent"]):
+    if row is None or math.isnan(row["cost_percent_low"]):
         return Judged(float(given == OPEN), "this run has no interval of it")
-    low, high = row["cost_low_percent"], row["cost_high_percent"]
+    low, high = row["cost_percent_low"], row["cost_percent_high"]
     right = "faster" if low > 0 else "slower" if high < 0 else OPEN
     says = f"before costs {row['cost_percent']:.1f} % [{low:.1f}, {high:.1f}] more than after"
     return Judged(float(given == right), says)
 
 
-LESSON = Lesson(
-    name="aliasing_4k",
-    title="4K aliasing: find, prove, cure",
-    minutes=90,
-    objectives=[
-        "Say from two addresses whether a load waits for an earlier store.",
-        "Find the distances of two buffers at which a copy is slow.",
-        "Prove that the distance is the reason, by a control and by a null test.",
-        "Say which addresses an allocator chooses, and why.",
-        "Cure it with `pl.alias_free`, and state what was gained with an interval.",
-    ],
-    needs=["C compiler", "no hypervisor"],
+LESSON = Lesson.of(
+    "aliasing_4k",
     items=[
         Code(
             name="1",
@@ -140,27 +128,7 @@ LESSON = Lesson(
                 "The distance modulo 4096 counts both ways: 4094 is 2 below the next multiple.",
             ],
         ),
-        Choice(
-            name="2",
-            question="out lies 4 bytes above in, modulo 4096, and the loop reads in[i] and writes "
-            "out[i], of 4 bytes. Which load meets the store of step i?",
-            options={
-                "a": "that of the same step",
-                "b": "none",
-                "c": "that of step i + 1024",
-                "d": "that of the next step",
-            },
-            right="d",
-            because={
-                "a": "in[i] lies 4 bytes below out[i], modulo 4096.",
-                "b": "Different pages do not help: the pages are compared later.",
-                "c": "That one agrees, too, but the store has long gone by then.",
-                "d": "in[i + 1] and out[i] agree in their low 12 bits, and follow each other at "
-                "once: the store is still in the buffer.",
-            },
-            wrong=[("a", "takes the distance for zero"), ("b", "compares whole addresses")],
-            hints=["Set the slider to 4 bytes."],
-        ),
+        "2",
         Prediction(
             name="a load that waits",
             unit="%",
@@ -171,30 +139,10 @@ LESSON = Lesson(
             name="3",
             points=2,
             holds=verdict("waits", distance_bytes=4096),
-            wrong=[
-                ("refuted", "takes a small effect for none"),
-                ("yes", "gives an answer that is no verdict"),
-            ],
+            wrong=[("refuted", "takes a small effect for none"), NO_VERDICT],
             hints=["Compare the whole interval with the threshold of 5 %."],
         ),
-        Choice(
-            name="4",
-            question="Why are loads at 3072 bytes from the store measured, too?",
-            options={
-                "a": "To see whether distance as such costs time, without agreeing low bits.",
-                "b": "Because some processors compare 10 bits.",
-                "c": "To warm up the cache.",
-            },
-            right="a",
-            because={
-                "a": "It is the control: another page region as 4096 is, but other low 12 bits.",
-                "b": "A processor that compares 10 bits would show it, but that is not the plan: "
-                "3072 is a multiple of 1024, and none is known.",
-                "c": "All places are warm before anything is timed.",
-            },
-            wrong=[("c", "takes a control for a warm-up")],
-            hints=["What would you conclude if 3072 and 4096 cost the same?"],
-        ),
+        "4",
         Prediction(
             name="copy at 4 B",
             unit="%",
@@ -216,7 +164,7 @@ LESSON = Lesson(
                 (5000, "names a distance that was not measured"),
             ],
             hints=[
-                'The table: run.table("time_memcpy"). Slow means: low_percent above 0.',
+                'The table: run.table("time_memcpy"). Slow means: percent_low above 0.',
                 "A curve with no such distance has the answer 'none'.",
             ],
         ),
@@ -227,40 +175,8 @@ LESSON = Lesson(
             wrong=[(1000.0, "gives the ratio in the wrong unit"), (-100.0, "turns it round")],
             hints=["distance_percent: 16 B against 2064 B, at the same place in a line."],
         ),
-        Choice(
-            name="7",
-            question="A copy takes 44 % longer at 4 B than at 2048 B, and as long at 4 B as at "
-            "2052 B. What is the reason?",
-            options={"a": "aliasing", "b": "alignment", "c": "the cache"},
-            right="b",
-            because={
-                "a": "2052 B is far from aliasing, and as slow.",
-                "b": "4 and 2052 have the same place in a line: vector stores cross two lines at "
-                "both. The control tells it from aliasing.",
-                "c": "Both buffers fit the first-level cache at any distance.",
-            },
-            wrong=[("a", "looks at one comparison only"), ("c", "changes the subject")],
-            hints=["What do 4 and 2052 have in common, and what do 4 and 2048?"],
-        ),
-        Choice(
-            name="8",
-            question="The slowest of 48 distances is 1.3 % above the median. What follows?",
-            options={
-                "a": "That distance is slow.",
-                "b": "All distances are equal.",
-                "c": "Nothing: the slowest of 48 equal ones lies above the median by chance.",
-            },
-            right="c",
-            because={
-                "a": "One of 48 is always the slowest. Of pure noise of 2 % in 12 rounds it lies "
-                "1.3 % above, on average: the winner's curse.",
-                "b": "That would take an interval for each, below the threshold.",
-                "c": "Choose in one half of the run and measure in the other, and widen the "
-                "interval for 48 candidates: then a claim means something.",
-            },
-            wrong=[("a", "chooses and measures in the same data"), ("b", "no proof of absence")],
-            hints=["What would you see if all 48 were equal?"],
-        ),
+        "7",
+        "8",
         Relation(
             name="9",
             points=2,
@@ -274,22 +190,7 @@ LESSON = Lesson(
             measured=_SHARES,
             hints=["Large requests are mapped, each from the begin of a page."],
         ),
-        Choice(
-            name="10",
-            question="After frees, no large pair of glibc agrees in its low 12 bits, and all lie "
-            "16 bytes above. Is it cured?",
-            options={"a": "yes", "b": "yes, for aligned loops", "c": "no"},
-            right="c",
-            because={
-                "a": "A count of equal suffixes says so. The loop says otherwise: see the table "
-                "of the distances.",
-                "b": "Alignment does not matter to the low 12 bits.",
-                "c": "16 bytes above, the load four elements ahead meets the store. The heap's "
-                "header of 16 bytes moved the pair from equal to just above.",
-            },
-            wrong=[("a", "counts equal suffixes only")],
-            hints=["Set the slider to 16 bytes."],
-        ),
+        "10",
         Code(
             name="11",
             points=2,

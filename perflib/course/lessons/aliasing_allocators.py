@@ -6,22 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from perflib.course.items import Choice, Code, Judged, Prediction, Relation, number
+from perflib.course.items import Code, Judged, Prediction, Relation, number
 from perflib.course.lesson import Lesson
-from perflib.course.relations import found, near, verdict
+from perflib.course.relations import found, parts, verdict
 from perflib.remedies import alias_free
-
-__all__ = ["LESSON"]
 
 _AHEAD_BYTES = 128  # how far loads run ahead of a store
 _EQUAL, _NEAR = (1.4, 1.8), (2.9, 3.4)  # percent of random pairs
 
 
 def _by_chance(answer: Any, *_: Any) -> Judged:
-    try:
-        equal, close = (number(one) for one in answer)
-    except (TypeError, ValueError):
-        return Judged(0.0, "give two numbers, in percent: (equal, 0 to 127 bytes above)")
+    asked = "give two numbers, in percent: (equal, 0 to 127 bytes above)"
+    equal, close = map(number, parts(answer, 2, asked))
     right = [low <= one <= high for (low, high), one in ((_EQUAL, equal), (_NEAR, close))]
     says = "there are 64 lines in a page: 1/64 are equal, and 2/64 equal or one line above"
     return Judged(sum(right) / 2, says if all(right) else "how many lines does a page have?")
@@ -60,17 +56,8 @@ def _longer(count: int) -> tuple[Any, Any]:
     return np.zeros(count, np.float32), np.zeros(count + 1024, np.float32)[:count]
 
 
-LESSON = Lesson(
-    name="aliasing_allocators",
-    title="4K aliasing: what allocators do",
-    minutes=60,
-    objectives=[
-        "Say where each allocator places two buffers of one size, and why.",
-        "Separate what a distance costs from everything else that an allocator decides.",
-        "Recognise a cure that is none: another size, a larger threshold.",
-        "Place two arrays so that they do not alias, whichever allocator there is.",
-    ],
-    needs=["C compiler"],
+LESSON = Lesson.of(
+    "aliasing_allocators",
     items=[
         Prediction(
             name="glibc's large pairs",
@@ -106,17 +93,7 @@ LESSON = Lesson(
             ],
             hints=["Buffers begin at multiples of 64: how many places are there in 4096 bytes?"],
         ),
-        Relation(
-            name="2",
-            holds=near(
-                0,
-                0,
-                "both names stand for one buffer: no claim on cost may be supported",
-                "both names stand for one buffer: what could differ?",
-            ),
-            wrong=[(1, "expects the effect without its cause")],
-            hints=["With control, 'far' is timed at the same place as 'same'."],
-        ),
+        "2",
         Relation(
             name="3",
             holds=_heap,
@@ -126,24 +103,7 @@ LESSON = Lesson(
             ],
             hints=["glibc's heap puts a header before each buffer: how many bytes has it?"],
         ),
-        Choice(
-            name="cured",
-            question="With that threshold not one pair is equal any more. Is the loop cured?",
-            options={
-                "a": "Yes: no two buffers agree in their low 12 bits.",
-                "b": "No: 16 bytes above is still within what the next loads meet.",
-                "c": "Yes, because the heap is faster than mappings.",
-            },
-            right="b",
-            because={
-                "a": "out[i] agrees with in[i + 4] now: the load four steps later meets the store.",
-                "b": "All pairs are still predicted to alias. A count of equal suffixes alone "
-                "would have called it cured.",
-                "c": "Where a buffer comes from is not what a load meets.",
-            },
-            wrong=[("a", "counts equal addresses instead of near ones")],
-            hints=["Which element of in has the address of out[i], modulo 4096?"],
-        ),
+        "cured",
         Code(
             name="4",
             points=2,

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from perflib.course.items import Choice, Judged, Measured, Prediction, Relation, number
+from perflib.course.items import Judged, Measured, Prediction, Relation, number
 from perflib.course.lesson import Lesson
-from perflib.course.relations import found, verdict
-
-__all__ = ["LESSON"]
+from perflib.course.relations import found, parts, verdict
 
 _SIZE, _PAIR = 3280, {"g", "i"}
 _ONE, _MANY = (0.3, 0.9), (50.0, 58.0)  # percent of starts
@@ -30,12 +28,9 @@ def _sizes(run: Any) -> Measured | str:
 
 
 def _by_hand(answer: Any, *_: Any) -> Judged:
-    try:
-        size, pair = answer
-        named = {word.strip().lower() for word in str(pair).replace("-", " ").split()}
-        given = int(number(size))
-    except (TypeError, ValueError):
-        return Judged(0.0, 'give the size and the pair: (bytes, "one-other")')
+    size, pair = parts(answer, 2, 'give the size and the pair: (bytes, "one-other")')
+    named = {word.strip().lower() for word in str(pair).replace("-", " ").split()}
+    given = int(number(size))
     at_size = (given - _SIZE) % 4096 == 0 and given >= _SIZE
     says = [f"{given} bytes {'is right' if at_size else 'is not it'}"]
     says.append(f"{pair} {'is right' if named == _PAIR else 'is not it'}")
@@ -43,10 +38,8 @@ def _by_hand(answer: Any, *_: Any) -> Judged:
 
 
 def _null(answer: Any, held: Any) -> Judged:
-    try:
-        places, word = answer
-    except (TypeError, ValueError):
-        return Judged(0.0, "give two things: (places of inc within its page, verdict)")
+    asked = "give two things: (places of inc within its page, verdict)"
+    places, word = parts(answer, 2, asked)
     true = int((held.samples["inc_address"] % 4096).nunique())
     judged = verdict("environment")(word, held)
     right = int(number(places)) == true
@@ -55,12 +48,7 @@ def _null(answer: Any, held: Any) -> Judged:
 
 
 def _how_rare(answer: Any, *_: Any) -> Judged:
-    try:
-        given = [number(one) for one in answer]
-    except TypeError:
-        given = []
-    if len(given) != len((_ONE, _MANY)):
-        return Judged(0.0, "give two numbers, in percent of the starts")
+    given = map(number, parts(answer, 2, "give two numbers, in percent of the starts"))
     right = [low <= one <= high for (low, high), one in zip((_ONE, _MANY), given, strict=True)]
     names = ("this program", "20 by 20 variables")
     wrong = [name for name, one in zip(names, right, strict=True) if not one]
@@ -68,17 +56,8 @@ def _how_rare(answer: Any, *_: Any) -> Judged:
     return Judged(sum(right) / 2, f"count again: {', '.join(wrong)}" if wrong else says)
 
 
-LESSON = Lesson(
-    name="aliasing_environment",
-    title="4K aliasing: the store-load map, and the size of the environment",
-    minutes=75,
-    objectives=[
-        "Explain why a load waits for a store to another address with the same low 12 bits.",
-        "Predict from printed addresses at which sizes of the environment two variables agree.",
-        "Bound what the mechanism can cost any program, before looking at one.",
-        "Say why repeating a benchmark does not remove the bias of its environment.",
-    ],
-    needs=["C compiler"],
+LESSON = Lesson.of(
+    "aliasing_environment",
     items=[
         Prediction(
             name="wait at 4096 B",
@@ -122,28 +101,7 @@ LESSON = Lesson(
             ],
             hints=["Count the different values of inc_address % 4096, and read the finding."],
         ),
-        Choice(
-            name="3",
-            question="Two versions of a program, each built once, are timed a hundred times with "
-            "ASLR off. Do a hundred repetitions help against this bias?",
-            options={
-                "a": "Yes: its effect averages out over a hundred starts.",
-                "b": "No: environment and link order are the same in all of them; vary them.",
-                "c": "No: only more iterations of the loop would help.",
-                "d": "Yes, if the median is taken in place of the mean.",
-            },
-            right="b",
-            because={
-                "a": "What is the same in all starts is part of each of them: it averages out of "
-                "none.",
-                "b": "Random environment sizes, several link orders, ASLR on; then compare the "
-                "distributions. It costs nothing but starts.",
-                "c": "A longer loop at one place measures the same place for longer.",
-                "d": "A median removes outliers. A bias is no outlier: every start has it.",
-            },
-            wrong=[("a", "takes a bias for noise"), ("d", "takes a bias for an outlier")],
-            hints=["Which of the addresses differ between two of the hundred starts?"],
-        ),
+        "3",
         Relation(
             name="4",
             points=2,

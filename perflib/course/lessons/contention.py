@@ -6,10 +6,8 @@ import math
 import random
 from typing import Any
 
-from perflib.course.items import Choice, Code, Judged, Measured, Prediction, Relation
+from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
 from perflib.course.lesson import Lesson
-
-__all__ = ["LESSON"]
 
 _LINE = 64
 _NEAR = 0.1
@@ -38,11 +36,7 @@ def _times(answer: Any, run: Any) -> Judged:
         return Judged(1.0, "this run has no two numbers of cores that share a counter")
     alone, together = rows
     expected = together["operation_ns"] / alone["operation_ns"]
-    try:
-        given = float(answer)
-    except (TypeError, ValueError):
-        return Judged(0.0, "give a number: how many times as long")
-    right = abs(given / expected - 1) <= _NEAR
+    right = abs(number(answer) / expected - 1) <= _NEAR
     says = f"{together['operation_ns']:.3g} ns instead of {alone['operation_ns']:.3g} ns"
     return Judged(float(right), says if right else "operation_ns, together by alone")
 
@@ -65,16 +59,8 @@ def _cases(draw: random.Random) -> tuple[Any, ...]:
     return a, draw.randint(1, 200), a + draw.randint(-300, 300), draw.randint(1, 200)
 
 
-LESSON = Lesson(
-    name="contention",
-    title="Contended lines: false sharing, atomics, locks",
-    minutes=45,
-    objectives=[
-        "Say why counters that nobody shares slow cores down, and mend it.",
-        "Read off what a shared counter and five locks cost, alone and together.",
-        "Tell a lock that is fast from one that is fair.",
-    ],
-    needs=["two cores"],
+LESSON = Lesson.of(
+    "contention",
     items=[
         Prediction(
             name="false sharing",
@@ -109,28 +95,6 @@ LESSON = Lesson(
                 "Two ranges of lines overlap where each begins no later than the other ends.",
             ],
         ),
-        Choice(
-            name="3",
-            question="With no work of their own between two operations, cores get more done under "
-            "a mutex that lets threads sleep than under a queue lock that serves in order. Why?",
-            options={
-                "a": "The mutex needs no atomic instruction.",
-                "b": "Whoever releases the mutex takes it again at once, many times; its lines "
-                "stay where they are, and the others wait.",
-                "c": "The queue lock's lines share cache sets.",
-            },
-            right="b",
-            because={
-                "a": "Each lock takes at least one, and a sleeping lock calls the kernel, too.",
-                "b": "More is done because lines do not wander: at the price that turns are not "
-                "shared evenly in the short run.",
-                "c": "A few lines do not fill a set; what is slow is that they go back and forth.",
-            },
-            wrong=[
-                ("a", "mistakes the code path for the price"),
-                ("c", "looks in the wrong place"),
-            ],
-            hints=["Which lines must go to another core at each turn, under each of the two?"],
-        ),
+        "3",
     ],
 )

@@ -6,10 +6,9 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from perflib.course.items import Choice, Code, Judged, Measured, Prediction, Relation, number
+from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
 from perflib.course.lesson import Lesson
-
-__all__ = ["LESSON"]
+from perflib.course.relations import parts
 
 _NEAR_PERCENT = 3.0  # intervals are not quite equally long
 _INTERVALS = 1.5  # so far may the times of a phase be off
@@ -23,7 +22,7 @@ def _rates(run: Any, event: str) -> Any:
 
 
 def _touched(run: Any) -> Measured | str:
-    """Faults after the first pause: the start of the program lies before it."""
+    """Faults after the first pause: the start of the program is before it."""
     rates = _rates(run, "task-minor-faults")
     faults = (rates["per_s"] * rates["elapsed_ns"] / 1e9).to_numpy()
     quiet = [at for at, count in enumerate(faults) if count == 0]
@@ -83,7 +82,7 @@ def _merged(intervals: Sequence[tuple[int, int, int]], times: int) -> list[tuple
 
 
 def _bridged(intervals: Sequence[tuple[int, int, int]], times: int) -> list[tuple[int, int, int]]:
-    """So many rows become one, whatever lies between them."""
+    """So many rows become one, whatever is between them."""
     pieces = [intervals[at : at + times] for at in range(0, len(intervals), times)]
     return [(one[0][0], one[-1][1], sum(count for _, _, count in one)) for one in pieces]
 
@@ -105,10 +104,7 @@ def _intervals(draw: random.Random) -> tuple[Any, ...]:
 
 
 def _waking(answer: Any, run: Any) -> Judged:
-    try:
-        begin, end = (number(one) for one in answer)
-    except (TypeError, ValueError):
-        return Judged(0.0, "give two times in s: (begin, end)")
+    begin, end = map(number, parts(answer, 2, "give two times in s: (begin, end)"))
     rates = _rates(run, "task-switches-voluntary")
     many = rates[rates["per_s"] > rates["per_s"].max() / 2] if len(rates) else rates
     if many.empty:
@@ -134,17 +130,8 @@ def _estimate(answer: Any, run: Any) -> Judged:
     return Judged(float(abs(given - wanted) <= _NEAR_PERCENT), says)
 
 
-LESSON = Lesson(
-    name="count",
-    title="Counts over time: what happens how often, and when",
-    minutes=45,
-    objectives=[
-        "Say what the kernel counts on every machine, with or without hardware counters.",
-        "Predict page faults and CPU time of a program from what it does.",
-        "Find the phases of a job in its counts.",
-        "Scale a count that was on for a part of the time, and say when that is wrong.",
-    ],
-    needs=[],
+LESSON = Lesson.of(
+    "count",
     items=[
         Prediction(
             name="page faults",
@@ -218,41 +205,7 @@ LESSON = Lesson(
                 "After a gap counting to times begins anew, too.",
             ],
         ),
-        Choice(
-            name="5",
-            question="In 2006 the counter L2SM had 52 % of its samples with one job on the machine "
-            "and 10 % with two. Which use of the second number is sound?",
-            options={
-                "a": "Multiply it by ten, and quote it as the others are quoted.",
-                "b": "Give it with its completeness, and compare nothing that hangs on it.",
-                "c": "Take it as it is: a tenth of the misses came.",
-            },
-            right="b",
-            because={
-                "a": "That assumes that the nine tenths not seen were as the tenth that was seen.",
-                "b": "What was seen of it may be the quiet part or the busy one: nobody knows.",
-                "c": "What was not seen is not known; it is not nought.",
-            },
-            wrong=[("a", "scales without asking"), ("c", "takes not seen for not there")],
-            hints=["Of how much of the time does the number know anything?"],
-        ),
-        Choice(
-            name="6",
-            question="A job that computes without a pause has 50 % CPU time and 50 % run-queue "
-            "delay; its machine has no steal. What keeps it?",
-            options={
-                "a": "The hypervisor gives the CPU to another guest.",
-                "b": "It waits for a disk.",
-                "c": "Another task of this machine has the CPU for half of the time.",
-            },
-            right="c",
-            because={
-                "a": "The time of other guests is steal, and there is none.",
-                "b": "A task that waits for a disk does not queue for a CPU.",
-                "c": "Run-queue delay is the time in which it could run and others did.",
-            },
-            wrong=[("a", "takes run-queue delay for steal"), ("b", "takes any wait for this one")],
-            hints=["Who is in the queue of a CPU: tasks that can run, or tasks that wait?"],
-        ),
+        "5",
+        "6",
     ],
 )

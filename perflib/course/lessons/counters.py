@@ -6,13 +6,10 @@ import math
 import random
 from typing import Any
 
-from perflib.course.items import Choice, Code, Measured, Prediction, Relation
+from perflib.course.items import Code, Measured, Prediction
 from perflib.course.lesson import Lesson
-from perflib.course.relations import near
 
-__all__ = ["LESSON"]
-
-_ENDS = ("error_low", "average_error", "error_high")
+_ENDS = ("error_percent_low", "average_error_percent", "error_percent_high")
 
 
 def _error(run: Any) -> Measured | str:
@@ -23,7 +20,7 @@ def _error(run: Any) -> Measured | str:
     if faults.empty:
         return "this run has no interval for the page faults: it takes two rounds or more"
     first = faults.iloc[0]
-    low, value, high = (float(first[f"{end}_percent"]) for end in _ENDS)
+    low, value, high = (float(first[end]) for end in _ENDS)
     return Measured(low, value, high, "the page faults, multiplexed")
 
 
@@ -50,18 +47,8 @@ _ZEN4_SLOTS = 6  # a cycle
 _RECORDED = (763_314_291_096, 228_799_322_771, 115_004_469_145, 5_146_579_719)
 
 
-LESSON = Lesson(
-    name="counters",
-    title="Counters: how far can they be trusted, and what do they cost?",
-    minutes=75,
-    objectives=[
-        "Say when a multiplexed count can be scaled, and when its interval does not know.",
-        "Compare counts with those of one set at a time, and judge errors by their scatter.",
-        "Measure the cost of counting so that 1 % can be seen on a busy machine.",
-        "Find by plausibility which published counts cannot be measurements.",
-        "Say from counts which share of a pipeline's slots goes where, and what that cannot tell.",
-    ],
-    needs=["hardware counters", "perf"],
+LESSON = Lesson.of(
+    "counters",
     items=[
         Prediction(
             name="error of page faults",
@@ -69,27 +56,7 @@ LESSON = Lesson(
             measured=_error,
             hints=["Of two sets one sees the start, the other does not. Both are scaled by two."],
         ),
-        Choice(
-            name="1",
-            question="The job is twice as long: what happens to the error of the page faults?",
-            options={
-                "a": "It stays as large as it was.",
-                "b": "It falls by the square root of two, as there are twice as many slices.",
-                "c": "It halves, because the start is half as large a part of the job.",
-                "d": "It vanishes: multiplexing is right in the long run.",
-            },
-            right="a",
-            because={
-                "a": (
-                    "All faults of a start fall into the first slices. The set that is on scales "
-                    "them up by the number of sets, the other sees few. The share of the time that "
-                    "a set is on does not depend on the length. Shorter slices would help."
-                ),
-                "b": "More slices help against a rate that scatters, not against a single event.",
-                "c": "The total holds little but the start, however long the job is.",
-                "d": "It is right if the rate is the same in the slices that were not seen.",
-            },
-        ),
+        "1",
         Code(
             name="2",
             reference=_growth,
@@ -104,41 +71,8 @@ LESSON = Lesson(
                 "A set that sees all slices has no error: with k = 1 the law must give 0.",
             ],
         ),
-        Choice(
-            name="3",
-            question="Which line of make -j1 and -j2 cannot be two measurements, and why?",
-            options={
-                "a": "The loads: they differ by 0.8 %, and one program has one count of loads.",
-                "b": "The cycles: a second job cannot halve them.",
-                "c": "None: the instructions per cycle rose because two jobs share the caches.",
-                "d": "The instructions: they agree to twelve digits, which no two runs do.",
-            },
-            right="d",
-            because={
-                "a": "Two runs of make differ by so much: that is what measurements look like.",
-                "b": "It halves those of one processor, and the table has the cycles of one.",
-                "c": "The instructions of both processors stand over the cycles of one.",
-                "d": (
-                    "One was copied, or the ratio computed with the other's count. With -j2 the "
-                    "table has the cycles of one of two processors: 0.87 instructions per cycle "
-                    "say nothing of the program."
-                ),
-            },
-        ),
-        Relation(
-            name="4",
-            holds=near(
-                60,
-                70,
-                "a hundred times as many rounds: 4000 s, more than an hour",
-                "the half-width falls with the square root of the number of rounds",
-            ),
-            wrong=[
-                (6.7, "takes the half-width for proportional to the time"),
-                (4000, "gives seconds, not minutes"),
-            ],
-            hints=["Ten times as narrow takes how many times as many rounds?"],
-        ),
+        "3",
+        "4",
         Code(
             name="5",
             reference=_memory_bound,
@@ -163,5 +97,6 @@ LESSON = Lesson(
                 "Then the part of it that is memory's: loads' part of the cycles of waiting.",
             ],
         ),
+        "6",
     ],
 )

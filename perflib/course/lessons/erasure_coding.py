@@ -6,11 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from perflib.course.items import Choice, Code, Judged, Prediction, Relation, number
+from perflib.course.items import Code, Judged, Prediction, Relation, number
 from perflib.course.lesson import Lesson
-from perflib.course.relations import found
-
-__all__ = ["LESSON"]
+from perflib.course.relations import found, parts
 
 _LINE, _PAGE = 64, 4096
 _FIELD = 256
@@ -27,16 +25,17 @@ def _cause(answer: Any, run: Any) -> Judged:
         return Judged(1.0, "this run did not measure ours_table in both layouts")
     aligned, chasing = (costs.loc[name] for name in names)
     right = "open"
-    if aligned["low"] > max(chasing["high"], 0):
+    if aligned["cost_percent_low"] > max(chasing["cost_percent_high"], 0):
         right = "sets"
-    elif chasing["low"] > max(aligned["high"], 0):
+    elif chasing["cost_percent_low"] > max(aligned["cost_percent_high"], 0):
         right = "aliases"
     says = f"aligned costs {_words(aligned)}, chasing {_words(chasing)}: {right}"
     return Judged(float(given == right), says)
 
 
 def _words(cost: Any) -> str:
-    return f"{cost['cost_percent']:.1f} % [{cost['low']:.1f}, {cost['high']:.1f}]"
+    low, high = cost["cost_percent_low"], cost["cost_percent_high"]
+    return f"{cost['cost_percent']:.1f} % [{low:.1f}, {high:.1f}]"
 
 
 def _blocks(answer: Any, by_blocks: Any) -> Judged:
@@ -46,7 +45,7 @@ def _blocks(answer: Any, by_blocks: Any) -> Judged:
     given = int(number(answer))
     if given not in set(more["blocks"]):
         return Judged(0.0, f"one of {', '.join(map(str, more['blocks']))}")
-    apart = more.loc[more["low"] > few["high"], "blocks"]
+    apart = more.loc[more["cost_percent_low"] > few["cost_percent_high"], "blocks"]
     if apart.empty:
         return Judged(1.0, "in this run no number of blocks costs more than the fewest do")
     right = int(apart.iloc[0])
@@ -55,10 +54,8 @@ def _blocks(answer: Any, by_blocks: Any) -> Judged:
 
 def _small(answer: Any, run: Any, little: Any) -> Judged:
     """Faster or slower; the cost larger, smaller or open: for the first implementation."""
-    try:
-        speed, effect = (str(one).strip().lower() for one in answer)
-    except (TypeError, ValueError):
-        return Judged(0.0, 'give two words, as ("slower", "larger")')
+    given = parts(answer, 2, 'give two words, as ("slower", "larger")')
+    speed, effect = (str(one).strip().lower() for one in given)
     name = run.table("speed")["implementation"].iloc[0]
     speeds, costs = [], []
     for one in (run, little):
@@ -68,9 +65,9 @@ def _small(answer: Any, run: Any, little: Any) -> Judged:
         costs.append(aligned.set_index("implementation").loc[name])
     true_speed = "faster" if speeds[1] > speeds[0] else "slower"
     true_effect = "open"
-    if costs[1]["low"] > costs[0]["high"]:
+    if costs[1]["cost_percent_low"] > costs[0]["cost_percent_high"]:
         true_effect = "larger"
-    elif costs[1]["high"] < costs[0]["low"]:
+    elif costs[1]["cost_percent_high"] < costs[0]["cost_percent_low"]:
         true_effect = "smaller"
     says = f"{name}: {true_speed}; aligned costs {_words(costs[0])} and {_words(costs[1])}: "
     right = (speed == true_speed) + (effect == true_effect)
@@ -100,12 +97,10 @@ def _by_words(blocks: int) -> list[int]:
 
 def _singular(answer: Any, *_: Any) -> Judged:
     """Three different numbers of GF(2^8) that add to zero."""
-    try:
-        given = [int(number(one)) for one in answer]
-    except TypeError:
-        given = []
-    if len(given) != 3 or len(set(given)) != len(given):
-        return Judged(0.0, "give three different numbers")
+    asked = "give three different numbers"
+    given = [int(number(one)) for one in parts(answer, 3, asked)]
+    if len(set(given)) != len(given):
+        return Judged(0.0, asked)
     if not all(0 < one < _FIELD for one in given):
         return Judged(0.0, "numbers of the field but 0: 1 to 255")
     total = given[0] ^ given[1] ^ given[2]
@@ -114,17 +109,8 @@ def _singular(answer: Any, *_: Any) -> Judged:
     return Judged(1.0, "the determinant has their sum as a factor, and it is 0")
 
 
-LESSON = Lesson(
-    name="erasure_coding",
-    title="Erasure coding: blocks at the same place in their pages",
-    minutes=75,
-    objectives=[
-        "Say in how many sets of a cache a given layout of buffers begins.",
-        "Tell two mechanisms apart that look at the same address bits, by a layout for each.",
-        "Predict from the ways of a cache how many buffers may be walked through side by side.",
-        "Keep buffers apart with less than a page each.",
-    ],
-    needs=["C compiler"],
+LESSON = Lesson.of(
+    "erasure_coding",
     items=[
         Prediction(
             name="ours_table, aligned",
@@ -172,25 +158,7 @@ LESSON = Lesson(
             ],
             hints=["A set is a line of 64 bytes within the page: spread the blocks evenly."],
         ),
-        Choice(
-            name="one at a time",
-            question="The blocks are given to you, at a page each. What can the code do instead?",
-            options={
-                "a": "Prefetch each line earlier.",
-                "b": "Take a whole line of each block in one step, or fewer blocks at a time.",
-                "c": "Write the parity with non-temporal stores only.",
-            },
-            right="b",
-            because={
-                "a": "A line that is fetched earlier has to wait in the same full set.",
-                "b": "A line that is needed once need not stay. And fewer blocks than ways fit: "
-                "the products of five blocks, then those of the other five, at the price of "
-                "reading and writing the parity twice.",
-                "c": "That spares the lines of parity; ten blocks of data still ask for one set.",
-            },
-            wrong=[("a", "takes a conflict for a late load")],
-            hints=["How often does each implementation come back to a line?"],
-        ),
+        "one at a time",
         Relation(
             name="4",
             points=2,

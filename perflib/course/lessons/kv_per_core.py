@@ -6,12 +6,10 @@ import math
 import random
 from typing import Any
 
-from perflib.course.items import Choice, Code, Judged, Measured, Prediction, Relation
+from perflib.course.items import Code, Judged, Measured, Prediction, Relation
 from perflib.course.lesson import Lesson
-from perflib.course.relations import estimated, near, sentence, word
+from perflib.course.relations import estimated, sentence, word
 from perflib.model.errors import UserError, choose
-
-__all__ = ["LESSON"]
 
 _FIVE_ERRORS = 0.015  # of a share that 20,000 experiments simulate
 _PARTS = {
@@ -93,18 +91,8 @@ def _batches(draw: random.Random) -> tuple[Any, ...]:
     return (draw.randint(2, 40),)
 
 
-LESSON = Lesson(
-    name="kv_per_core",
-    title="KV per core: is any core slower than the others?",
-    minutes=75,
-    objectives=[
-        "Compare cores in randomised rounds, and say why cores measured one after another mislead.",
-        "Split the time of the same work into own speed, clock, sibling, other tasks, hypervisor.",
-        "Tell a slow core from a shared one.",
-        "Say from an interval's half-width which effects a run can see.",
-        "Show by simulation why the textbook interval raises false alarms on a shared machine.",
-    ],
-    needs=["two cores"],
+LESSON = Lesson.of(
+    "kv_per_core",
     items=[
         Prediction(
             name="smallest slowdown",
@@ -137,72 +125,15 @@ LESSON = Lesson(
                 "Which part compares CPU time and run delay?",
             ],
         ),
-        Choice(
-            name="2",
-            question="A thief under SCHED_FIFO, and a quota: which part is it, and who sees it?",
-            options={
-                "a": "Own speed: the program runs more slowly, and a profiler shows where.",
-                "b": "Other tasks, both: the kernel counts the waits; a profiler sees nothing.",
-                "c": "The hypervisor for the quota, other tasks for the thief.",
-                "d": "Interrupts: a real-time task is one, and a quota works by a timer.",
-            },
-            right="b",
-            because={
-                "a": "While it does not run, it has no samples. Its profile stays what it was.",
-                "b": (
-                    "The thread is ready and does not run: its run delay grows. "
-                    "For a quota the finding says so by name."
-                ),
-                "c": "The quota is this kernel's own: it stops the control group, and counts that.",
-                "d": "A FIFO task is scheduled like any other, only before them.",
-            },
-        ),
-        Choice(
-            name="3",
-            question="One core 3 % slower in itself, the other loses as much to tasks: who is it?",
-            options={
-                "a": "By wall time the first core; the findings agree.",
-                "b": "By wall time the second core; the findings blame the first.",
-                "c": "Wall time and findings agree that nothing is wrong.",
-                "d": "By wall time neither; the findings name the first slower, the second taken.",
-            },
-            right="d",
-            because={
-                "a": "Both take 3 % more wall time: no core differs from the other.",
-                "b": "Both take 3 % more wall time: no core differs from the other.",
-                "c": "The samples hold CPU time and run delay, too, and these differ.",
-                "d": (
-                    "Both totals rise alike, so wall time blames nobody. Only CPU time and run "
-                    "delay tell a slow core from a robbed one."
-                ),
-            },
-        ),
+        "2",
+        "3",
         Prediction(
             name="large code",
             unit="percent",
             measured=_large,
             hints=["A few percent to some tens, by the sizes of the caches and TLBs."],
         ),
-        Choice(
-            name="4",
-            question="All cores take longer with 4 MiB of code. What did the Haswell server add?",
-            options={
-                "a": "A difference between cores from 512 KiB on; a healthy machine has none.",
-                "b": "Nothing: every core is slower with large code there, too.",
-                "c": "Core 8 was slower at every size of the code, so its clock was at fault.",
-                "d": "Large code made only core 8 slower; the others stayed as fast as before.",
-            },
-            right="a",
-            because={
-                "a": (
-                    "Extra time on all cores is the price of large code. A difference that begins "
-                    "at a TLB's reach names one core's TLB: 9.4 % at 3 MiB, none below 512 KiB."
-                ),
-                "b": "That is true, and no clue: core 8 fell behind the others, which counts.",
-                "c": "Below 512 KiB core 8 was as fast as the others.",
-                "d": "All became slower; core 8 more than the others.",
-            },
-        ),
+        "4",
         Code(
             name="5",
             points=2.0,
@@ -222,19 +153,6 @@ LESSON = Lesson(
                 "The ratio of mean and s/√n follows Student's t with n - 1 degrees of freedom.",
             ],
         ),
-        Relation(
-            name="6",
-            holds=near(
-                24.5,
-                25.5,
-                "five times as narrow takes 25 times as long, if batches stay independent",
-                "the half-width falls with the square root of the time",
-            ),
-            wrong=[
-                (5, "takes the half-width for proportional to the time"),
-                (1500, "gives seconds, not minutes"),
-            ],
-            hints=["By which factor does the time grow if the half-width falls to a fifth?"],
-        ),
+        "6",
     ],
 )

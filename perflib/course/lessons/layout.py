@@ -6,10 +6,8 @@ import math
 import random
 from typing import Any
 
-from perflib.course.items import Choice, Code, Judged, Measured, Prediction, Relation
+from perflib.course.items import Code, Judged, Measured, Prediction, Relation
 from perflib.course.lesson import Lesson
-
-__all__ = ["LESSON"]
 
 
 def _alone(run: Any) -> Measured | str:
@@ -45,16 +43,8 @@ def _largest(answer: Any, run: Any) -> Judged:
     return Judged(float(str(answer).strip() == first["factor"]), says)
 
 
-LESSON = Lesson(
-    name="layout",
-    title="Layout: what should not matter",
-    minutes=40,
-    objectives=[
-        "Name five things that change a program's layout and nothing else.",
-        "Say why two builds must be compared in many layouts, and how many runs that takes.",
-        "Tell scatter between layouts from scatter between starts.",
-    ],
-    needs=[],
+LESSON = Lesson.of(
+    "layout",
     items=[
         Prediction(
             name="layout alone",
@@ -80,26 +70,6 @@ LESSON = Lesson(
             ],
             hints=["The half-width of a mean of n pairs is 1.96 times the scatter over sqrt(n)."],
         ),
-        Choice(
-            name="3",
-            question="Layout alone moves a program by 1.5 % (standard deviation). A new build, "
-            "started a thousand times in one layout, is 2 % faster than the old one in its own; "
-            "the interval is 2.0 % ± 0.1. What follows?",
-            options={
-                "a": "The new code is faster: the interval excludes 0.",
-                "b": "Nothing about the code: two layouts differ by so much by themselves.",
-                "c": "The measurement was too short.",
-            },
-            right="b",
-            because={
-                "a": "The interval speaks of these two layouts, which another build, directory or "
-                "user would not have.",
-                "b": "Two random layouts differ by up to 1.96 x sqrt(2) x 1.5 % = 4 %. More starts "
-                "in the same layouts do not help; more layouts do.",
-                "c": "A thousand starts more would say the same of the same two layouts.",
-            },
-            wrong=[("a", "takes a layout for the code"), ("c", "adds starts, not layouts")],
-            hints=["What was the same in all of the thousand starts?"],
-        ),
+        "3",
     ],
 )

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from perflib.course.items import Choice, Code, Measured, Prediction, Relation
+from perflib.course.items import Code, Measured, Prediction, Relation
 from perflib.course.lesson import Lesson
-from perflib.course.relations import found, reads, verdict
-
-__all__ = ["LESSON"]
+from perflib.course.relations import NO_VERDICT, estimated, found, latency_ratio, reads, verdict
 
 _TAKEN_PER_S = 100_000
 
@@ -44,30 +41,10 @@ def _shares(drawn: random.Random) -> tuple[float, int]:
     return drawn.uniform(0, 1), drawn.randint(1, 64)
 
 
-def _ratio(one: str, other: str) -> Any:
-    """How many times as long one kind of access takes as another."""
-
-    def measured(run: Any) -> Measured | str:
-        table = run.table("latencies").set_index("what")
-        if not {one, other} <= set(table.index):
-            return f"this run has not measured {one} and {other}"
-        slow, fast = table.loc[one], table.loc[other]
-        return Measured(
-            float(slow["low_ns"] / fast["high_ns"]),
-            float(slow["median_ns"] / fast["median_ns"]),
-            float(slow["high_ns"] / fast["low_ns"]),
-            f"{one} over {other}",
-        )
-
-    return measured
-
-
 def _as_fast(bench: Any) -> Measured | str:
     """How many times as fast mended code is."""
-    fast = bench.times_as_fast
-    if not (math.isfinite(fast.low) and math.isfinite(fast.high)):
-        return "the comparison has no interval"
-    return Measured(fast.low, fast.effect, fast.high, "a line for each counter")
+    none = "the comparison has no interval"
+    return estimated([bench.times_as_fast], "a line for each counter", none)
 
 
 def _handovers(run: Any) -> Measured | str:
@@ -75,63 +52,34 @@ def _handovers(run: Any) -> Measured | str:
     table = run.table("latencies").set_index("what")
     if "modified write" not in table.index:
         return "this run has not measured modified write"
-    low, value, high = table.loc["modified write", ["low_ns", "median_ns", "high_ns"]]
+    low, value, high = table.loc["modified write", ["median_ns_low", "median_ns", "median_ns_high"]]
     percent = 100 * _TAKEN_PER_S / 1e9  # of a second, for each nanosecond
     return Measured(low * percent, value * percent, high * percent, "the handovers")
 
 
-LESSON = Lesson(
-    name="lines_and_locks",
-    title="Lines and locks",
-    minutes=75,
-    objectives=[
-        "Say which core owns a cache line, and what a load or a write of it costs.",
-        "Find false sharing in the addresses of counters.",
-        "Compare protocols by which cores hand a line to each other.",
-        "State what a line for each counter saves, with its interval.",
-        "Say how much of the threads' time a lock costs, and bound what removing it gains.",
-    ],
-    needs=["two cores", "C compiler", "no hypervisor"],
+LESSON = Lesson.of(
+    "lines_and_locks",
     items=[
         Prediction(
             name="modified line",
             unit="times",
-            measured=_ratio("modified load", "local load"),
+            measured=latency_ratio("modified load", "local load", "modified load over local load"),
             hints=["A local line takes about 5 cycles, one from another core 150 to 400."],
         ),
         Prediction(
             name="shared write",
             unit="times",
-            measured=_ratio("shared_here write", "local write"),
+            measured=latency_ratio(
+                "shared_here write", "local write", "shared_here write over local write"
+            ),
             hints=["The other core's copy must be invalidated first."],
         ),
-        Choice(
-            name="1",
-            question="A line is in this core's cache, and another core shares it. Loading it is "
-            "as fast as a local one, writing it is not. Why?",
-            options={
-                "a": "Stores are always slow.",
-                "b": "A core may write only a line that it owns alone: it must ask the others.",
-                "c": "The line has to be written to memory first.",
-            },
-            right="b",
-            because={
-                "a": "Writing a local line is fast: see the table.",
-                "b": "The write invalidates all other copies, and waits for the answer. Reading "
-                "needs no permission.",
-                "c": "Caches hand lines to each other; memory may stay old.",
-            },
-            wrong=[("a", "blames stores"), ("c", "takes memory for the owner")],
-            hints=["Which of the four states allows to write?"],
-        ),
+        "1",
         Relation(
             name="2",
             points=2,
             holds=verdict("forwarded", state="modified", access="load"),
-            wrong=[
-                ("refuted", "expects that a line goes through memory"),
-                ("yes", "gives an answer that is no verdict"),
-            ],
+            wrong=[("refuted", "expects that a line goes through memory"), NO_VERDICT],
             hints=["Is the whole interval of the latency that is saved above the threshold?"],
         ),
         Code(
@@ -151,26 +99,7 @@ LESSON = Lesson(
             ],
             hints=["Collect the threads of each line; a line counts if it has two or more."],
         ),
-        Choice(
-            name="4",
-            question="Two threads count in two neighbouring long integers and share nothing else. "
-            "The loop gets slower with the second thread. What is it?",
-            options={
-                "a": "a data race",
-                "b": "the memory bandwidth",
-                "c": "4K aliasing",
-                "d": "false sharing: one line, two writers",
-            },
-            right="d",
-            because={
-                "a": "Each thread writes its own variable: the result is right.",
-                "b": "Two counters need no bandwidth at all.",
-                "c": "That is between a store and a load of one core.",
-                "d": "Both lie on one line, which moves at every write. Put 64 bytes between them.",
-            },
-            wrong=[("a", "takes slow for wrong"), ("c", "mixes up the two false dependences")],
-            hints=["What moves between the cores, and in which units?"],
-        ),
+        "4",
         Prediction(
             name="own lines",
             unit="times",
@@ -218,30 +147,9 @@ LESSON = Lesson(
             name="8",
             points=2,
             holds=verdict("limiting_lock", version="Final"),
-            wrong=[
-                ("supported", "takes any waiting for a limit"),
-                ("none", "gives an answer that is no verdict"),
-            ],
+            wrong=[("supported", "takes any waiting for a limit"), NO_VERDICT],
             hints=["The threshold is 2 % of the threads' time."],
         ),
-        Choice(
-            name="9",
-            question="A profile says that a lock costs 13.7 % of the threads' time. What does "
-            "removing it gain at most?",
-            options={
-                "a": "13.7 % of the time, as a bound",
-                "b": "exactly 13.7 %",
-                "c": "more, since others wait for those who wait",
-            },
-            right="a",
-            because={
-                "a": "The waits may move to the next lock, and what ran meanwhile stays. The "
-                "measured gain without the point is at or below the bound.",
-                "b": "Only if nothing else limits the threads then.",
-                "c": "All threads' waits are in the sum already.",
-            },
-            wrong=[("b", "takes a bound for a forecast"), ("c", "counts waits twice")],
-            hints=["Compare measured and expected gain in the table 'gains'."],
-        ),
+        "9",
     ],
 )

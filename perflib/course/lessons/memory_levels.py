@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from perflib.course.items import Choice, Code, Judged, Measured, Prediction, Relation, number
+from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
 from perflib.course.lesson import Lesson
-from perflib.course.relations import found, word
+from perflib.course.relations import found, parts, word
 from perflib.model.errors import UserError, choose
-
-__all__ = ["LESSON"]
 
 _RISEN = 1.1  # times the other order
 _CHANGED = 0.02  # of a latency
@@ -103,7 +101,7 @@ def _blind(answer: Any, run: Any, blind: Any) -> Judged:
     given = word(answer, _LEVELS)
     if given is None:
         raise UserError(choose("level", str(answer), sorted(set(_LEVELS.values()))))
-    # A level that also shows beside a busy sibling has a second row.
+    # A level that also shows next to a busy sibling has a second row.
     tables = [one.table("levels").drop_duplicates("level") for one in (run, blind)]
     both = [one.set_index("level")["latency_cycles"].reindex(["L1d", "L2"]) for one in tables]
     change = (both[1] / both[0] - 1).abs().fillna(0.0)
@@ -114,12 +112,10 @@ def _blind(answer: Any, run: Any, blind: Any) -> Judged:
 
 def _lookups(answer: Any, run: Any) -> Judged:
     """Latencies read off a curve, at three sizes."""
-    try:
-        given = [number(one) for one in answer]
-    except TypeError:
-        given = []
-    if len(given) != len(_TABLES_MIB) or min(given) <= 0:
-        return Judged(0.0, "give three latencies in ns: (at 48 MiB, at 24, at 6)")
+    asked = "give three latencies in ns: (at 48 MiB, at 24, at 6)"
+    given = [number(one) for one in parts(answer, len(_TABLES_MIB), asked)]
+    if min(given) <= 0:
+        return Judged(0.0, asked)
     curve = run.table("latency")
     curve = curve[(curve["order"] == "random") & (curve["backing"] == "4k")]
     curve = curve[curve["samples"] != "shared"].sort_values("array_bytes")
@@ -141,38 +137,10 @@ def _lookups(answer: Any, run: Any) -> Judged:
     return Judged(1.0 - float(off.sum()) / len(given), f"your curve has {words}")
 
 
-LESSON = Lesson(
-    name="memory_levels",
-    title="Memory: its levels",
-    minutes=90,
-    objectives=[
-        "Predict at which sizes the latency of dependent loads rises, and measure it.",
-        "Say what each order of visits loads: caches, TLB, prefetcher.",
-        "Build a chain that is one cycle, and show that a shuffled identity is none.",
-        "Tell what a core holds alone from what it holds beside a busy sibling.",
-        "Read off a curve what halving a program's data is worth.",
-        "Find the entries and the ways of the data TLB, and say where a ring of pages misses it.",
-    ],
-    needs=["TLB sizes", "backed huge pages"],
+LESSON = Lesson.of(
+    "memory_levels",
     items=[
-        Choice(
-            name="most pages",
-            points=0.5,
-            question="In which order do 100 loads visit the most pages, of an array of 64 pages?",
-            options={
-                "a": "window: it draws from 32 pages at random.",
-                "b": "page: it goes through one page after the other.",
-                "c": "random: any line may follow any other.",
-                "d": "lmbench: another page with each load.",
-            },
-            right="d",
-            because={
-                "a": "It cannot visit more than 32 before the next window begins.",
-                "b": "A page has 64 lines: 100 loads visit two pages.",
-                "c": "Many, but some pages twice before others once.",
-                "d": "After 64 loads it has been in all 64 pages.",
-            },
-        ),
+        "most pages",
         Prediction(
             name="first rise",
             unit="KiB",
@@ -191,24 +159,7 @@ LESSON = Lesson(
             measured=_sequential,
             hints=["A prefetcher hides most of it, but memory cannot deliver at any rate."],
         ),
-        Choice(
-            name="sibling",
-            points=0.5,
-            question="While the sibling works, do L1 and L2 hold as much for this thread?",
-            options={
-                "a": "Both do: each thread has its own half in any case.",
-                "b": "L1 does, since it belongs to the core; L2 does not.",
-                "c": "Neither: both threads fill both caches; what is left depends on the other.",
-                "d": "L2 does, since it is large; L1 does not.",
-            },
-            right="c",
-            because={
-                "a": "Data caches are competed for: a thread that is alone has all of them.",
-                "b": "Both levels belong to the core, and so to both of its threads.",
-                "c": "How much is left is what 'L1d capacity' and 'L2 capacity' measure.",
-                "d": "A sibling with much data fills 2 MiB as well as 48 KiB.",
-            },
-        ),
+        "sibling",
         Code(
             name="1",
             points=2.0,
@@ -228,27 +179,7 @@ LESSON = Lesson(
                 "Begin again at every line that no cycle has visited yet.",
             ],
         ),
-        Choice(
-            name="2",
-            question="From where on do window, random and lmbench disagree, and why?",
-            options={
-                "a": "From the size of L1d on: random loads miss the cache more often.",
-                "b": "From more pages than the first data TLB has entries: lmbench always misses.",
-                "c": "At all sizes: lmbench executes more instructions a load.",
-                "d": "From the size of L2 on: lmbench defeats the prefetcher.",
-            },
-            right="b",
-            because={
-                "a": "In L1d's misses the three agree: each line is used once a lap in any order.",
-                "b": (
-                    "random pays a part of the time, lmbench with each load: some seven cycles for "
-                    "a second-level hit. 64 entries end at 256 KiB, 96 at 384 KiB. page can be "
-                    "faster: neighbouring lines of a page are fetched ahead."
-                ),
-                "c": "All orders run the same loop; only the addresses in the array differ.",
-                "d": "They disagree far below the size of L2.",
-            },
-        ),
+        "2",
         Relation(
             name="3",
             holds=_null,

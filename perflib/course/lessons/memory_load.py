@@ -6,10 +6,8 @@ import math
 import random
 from typing import Any
 
-from perflib.course.items import Choice, Code, Judged, Measured, Prediction, Relation
+from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
 from perflib.course.lesson import Lesson
-
-__all__ = ["LESSON"]
 
 _LINE_BYTES, _DOUBLE_BYTES = 64, 8
 _READS = {"copy": 1, "scale": 1, "add": 2, "triad": 2}
@@ -37,11 +35,7 @@ def _lines(answer: Any, run: Any) -> Judged:
     if top is None:
         return Judged(1.0, "this run has no rate at which memory was loaded")
     expected = top["gb_s"] * top["latency_ns"] / _LINE_BYTES
-    try:
-        given = float(answer)
-    except (TypeError, ValueError):
-        return Judged(0.0, "give a number of lines")
-    right = abs(given / expected - 1) <= _NEAR
+    right = abs(number(answer) / expected - 1) <= _NEAR
     says = f"{top['gb_s']:.3g} GB/s times {top['latency_ns']:.3g} ns are {expected:.3g} lines"
     return Judged(float(right), says if right else "bytes a ns, times ns, by 64 bytes a line")
 
@@ -63,16 +57,8 @@ def _cases(draw: random.Random) -> tuple[Any, ...]:
     return draw.choice(sorted(_READS)), draw.randint(1, 10**7)
 
 
-LESSON = Lesson(
-    name="memory_load",
-    title="Memory under load",
-    minutes=45,
-    objectives=[
-        "Say why latency rises with the bandwidth that is used, and read a knee off a curve.",
-        "Tell what memory does from what busy cores do by themselves.",
-        "Count bytes as STREAM does, and as memory does.",
-    ],
-    needs=["two cores"],
+LESSON = Lesson.of(
+    "memory_load",
     items=[
         Prediction(
             name="rise under load",
@@ -104,24 +90,6 @@ LESSON = Lesson(
                 "An ordinary store of a part of a line fetches the line first.",
             ],
         ),
-        Choice(
-            name="3",
-            question="Loads take 24 % longer while the other cores are busy in their own caches, "
-            "and 25 % longer while they stream through memory. What follows?",
-            options={
-                "a": "Memory is near its saturation.",
-                "b": "Busy cores slow this one, whatever they do: a lower clock, or a shared core.",
-                "c": "The caches of the other cores are full.",
-            },
-            right="b",
-            because={
-                "a": "Then cores that leave memory alone would not make loads slower.",
-                "b": "The control does all that the load does, but use memory. What both do is "
-                "not memory's; what is left to memory is about 1 %.",
-                "c": "What other cores have in their own caches, this core's loads do not meet.",
-            },
-            wrong=[("a", "overlooks the control"), ("c", "takes private caches for shared ones")],
-            hints=["What do the two kinds of load have in common, and what not?"],
-        ),
+        "3",
     ],
 )

@@ -7,11 +7,9 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from perflib.course.items import Choice, Code, Measured, Prediction, Relation
+from perflib.course.items import Code, Measured, Prediction, Relation
 from perflib.course.lesson import Lesson
-from perflib.course.relations import found, near, verdict
-
-__all__ = ["LESSON"]
+from perflib.course.relations import found, most_taken, verdict
 
 _SIMULATED = 400
 
@@ -43,27 +41,8 @@ def _share(percent: Any) -> Measured:
     return Measured(percent - half, percent, percent + half, "the simulated share")
 
 
-def _taken(run: Any) -> Measured | str:
-    """What other tasks take from the core from which they take most."""
-    taken = [one for one in run.findings.where(claim="taken") if math.isfinite(one.low)]
-    if not taken:
-        return "this run has no account of waiting"
-    most = max(taken, key=lambda one: float(one.effect))
-    return Measured(most.low, most.effect, most.high, f"taken from cpu{most.about['cpu']}")
-
-
-LESSON = Lesson(
-    name="noise_and_statistics",
-    title="Noise and statistics",
-    minutes=75,
-    objectives=[
-        "Name what takes time from a program, and which part of it a tool can see.",
-        "Compare two cores within rounds, and state the difference with an interval.",
-        "Say why rounds are not independent, and make batch means of them.",
-        "Tell a slow core from one that others use.",
-        "Correct a verdict for the number of cores that were compared.",
-    ],
-    needs=["two cores", "no hypervisor", "C compiler"],
+LESSON = Lesson.of(
+    "noise_and_statistics",
     items=[
         Prediction(
             name="time taken by others",
@@ -71,34 +50,8 @@ LESSON = Lesson(
             measured=found("stolen", what="time in gaps, first core"),
             hints=["A tick of 250 Hz that takes 4 µs takes 0.1 %."],
         ),
-        Relation(
-            name="1",
-            holds=near(0.9, 1.1, "250 × 40 µs = 10 ms of each second", "multiply length and rate"),
-            wrong=[
-                (40, "gives microseconds"),
-                (10, "gives milliseconds a second, not percent"),
-            ],
-            hints=["Length times rate is the lost time of a second."],
-        ),
-        Choice(
-            name="2",
-            question="First all trials of A are measured, then all of B. B is 2 % slower. What "
-            "can be said?",
-            options={
-                "a": "Nothing: the machine may have got slower meanwhile.",
-                "b": "B is slower.",
-                "c": "B is slower, if there were more than 30 trials.",
-            },
-            right="a",
-            because={
-                "a": "Drift and difference cannot be told apart. Rounds that visit both in random "
-                "order share the drift, and it cancels.",
-                "b": "Clock, neighbours and temperature drift over minutes, by more than 2 %.",
-                "c": "More trials make the interval narrower, around a wrong value.",
-            },
-            wrong=[("b", "takes order for cause"), ("c", "takes bias for scatter")],
-            hints=["What else differs between early and late trials?"],
-        ),
+        "1",
+        "2",
         Code(
             name="3",
             points=2,
@@ -140,54 +93,11 @@ LESSON = Lesson(
         Prediction(
             name="time of the thief",
             unit="%",
-            measured=_taken,
+            measured=most_taken,
             hints=["It has the core for a fifth of the time."],
         ),
-        Choice(
-            name="5",
-            question="With the thief, wall time on the core is 25 % longer, CPU time as before. "
-            "Is the core slow?",
-            options={
-                "a": "yes, by 25 %",
-                "b": "no: it is shared, and as fast as the others while it works for you",
-                "c": "the tools contradict each other",
-            },
-            right="b",
-            because={
-                "a": "1 / 0.8 = 1.25 is what waiting makes of a fifth. The core executes as fast.",
-                "b": "The kernel counts how long the thread was ready and had no core: run-queue "
-                "delay. A profiler of the program sees nothing of it.",
-                "c": "They answer different questions: wall time includes waiting.",
-            },
-            wrong=[("a", "takes waiting for slowness")],
-            hints=["What does the finding 'taken' say, and what 'slower'?"],
-        ),
-        Relation(
-            name="6",
-            holds=near(94, 98, "1 − 0.95⁶⁴ = 96 %", "compute the chance that none is false"),
-            wrong=[
-                (5, "takes the level of one test for that of all"),
-                (320, "adds up chances beyond 100 %"),
-            ],
-            hints=["None of 64 is false with the chance 0.95⁶⁴."],
-        ),
-        Choice(
-            name="7",
-            question="A run says: cpu0 is 0.2 % slower, [−0.7, 1.1]; threshold 1 %. What is next?",
-            options={
-                "a": "Report cpu0 as slow.",
-                "b": "Report that cpu0 is as fast as the others.",
-                "c": "Report that it is open at 1 %, and measure longer or on another day.",
-            },
-            right="c",
-            because={
-                "a": "The interval contains zero.",
-                "b": "The interval also contains 1.1 %, which is above the threshold.",
-                "c": "The interval excludes neither. Four times the time halves it, as long as "
-                "batches stay independent; another day is worth more than one long run.",
-            },
-            wrong=[("a", "reads the estimate only"), ("b", "takes open for refuted")],
-            hints=["Compare both ends with the threshold."],
-        ),
+        "5",
+        "6",
+        "7",
     ],
 )

@@ -6,10 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from perflib.course.items import Choice, Code, Judged, Measured, Prediction, Relation, number
+from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
 from perflib.course.lesson import Lesson
-
-__all__ = ["LESSON"]
 
 _OTHERS = "(other functions)"
 
@@ -24,9 +22,10 @@ def _ratio(counter: str, what: str) -> Any:
         if len(names) < 2 or not set(names) <= set(mine.index):
             return f"this run has {counter} of one geometry only"
         first, second = mine.loc[names[0]], mine.loc[names[1]]
-        if not first["low"] > 0:
+        if not first["per_1000_low"] > 0:
             return f"this run has no {counter} with the first geometry"
-        low, high = second["low"] / first["high"], second["high"] / first["low"]
+        low = second["per_1000_low"] / first["per_1000_high"]
+        high = second["per_1000_high"] / first["per_1000_low"]
         return Measured(low, second["per_1000"] / first["per_1000"], high, what)
 
     return measured
@@ -91,17 +90,8 @@ def _per_1000(answer: Any, run: Any) -> Judged:
     return Judged(float(right), says)
 
 
-LESSON = Lesson(
-    name="simulate",
-    title="Simulated misses: which function misses the caches and the TLBs",
-    minutes=45,
-    objectives=[
-        "Say what a simulated miss is, and name three things that a processor does otherwise.",
-        "Predict how misses grow when a cache or a TLB shrinks.",
-        "Find the function with most misses of a kind, and say whether it matters.",
-        "Write a set-associative cache that replaces the least recently used line.",
-    ],
-    needs=[],
+LESSON = Lesson.of(
+    "simulate",
     items=[
         Prediction(
             name="iTLB misses",
@@ -151,44 +141,7 @@ LESSON = Lesson(
                 "Divide by the instructions, and multiply by 1000.",
             ],
         ),
-        Choice(
-            name="4",
-            question="A function reads an array from begin to end. Simulated, it has 125 L1d "
-            "misses a thousand loads; a processor's counter of loads that waited for memory shows "
-            "next to none. Why?",
-            options={
-                "a": "The simulator counts each miss eight times.",
-                "b": "The counter is multiplexed.",
-                "c": "The processor sees the pattern and fetches lines before they are asked for.",
-            },
-            right="c",
-            because={
-                "a": "One load in eight is the first of its line of eight doubles: 125 is right.",
-                "b": "That makes a count uncertain, not small.",
-                "c": "Simulated misses are what the accesses ask for; which of them cost time, a "
-                "clock says.",
-            },
-            wrong=[("a", "doubts the arithmetic"), ("b", "doubts the counter")],
-            hints=["Which machinery of a processor does the simulator not have?"],
-        ),
-        Choice(
-            name="5",
-            question="Zen 2 has an instruction TLB of 64 entries, any page in any of them; "
-            "Haswell's has 128 entries in sets of 4. Which code can miss more on Haswell?",
-            options={
-                "a": "Code of 8 pages that lie 32 pages apart.",
-                "b": "Code of 100 pages that is walked through again and again.",
-                "c": "None: it has twice the entries.",
-            },
-            right="a",
-            because={
-                "a": "Pages 32 apart share one of the 32 sets, which holds 4: each of the 8 makes "
-                "room for another. In the other TLB all 8 stay.",
-                "b": "If they spread over the sets, 100 pages fit into 128 entries, not into 64.",
-                "c": "Entries count only if pages may use them.",
-            },
-            wrong=[("c", "counts entries alone"), ("b", "takes associativity for size")],
-            hints=["How many sets has a TLB of 128 entries in 4 ways?"],
-        ),
+        "4",
+        "5",
     ],
 )

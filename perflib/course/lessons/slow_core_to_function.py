@@ -8,11 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from perflib.course.items import Choice, Code, Judged, Measured, Prediction, Relation
+from perflib.course.items import Code, Judged, Measured, Prediction, Relation
 from perflib.course.lesson import Lesson
-from perflib.course.relations import found, near, verdict
-
-__all__ = ["LESSON"]
+from perflib.course.relations import NO_VERDICT, found, verdict
 
 _NAMES = ("main", "step", "cos", "log", "table")
 
@@ -67,7 +65,7 @@ def _culprit(answer: Any, run: Any) -> Judged:
         return Judged(float(given == "none"), "no function stands out in this run")
     most = table[table["stands_out"]].iloc[-1]
     words = f"{most['function']} adds {most['of_event_percent']:.1f} % of the event"
-    ends = f"[{most['of_event_low']:.1f}, {most['of_event_high']:.1f}]"
+    ends = f"[{most['of_event_percent_low']:.1f}, {most['of_event_percent_high']:.1f}]"
     return Judged(float(given == most["function"]), f"{words} {ends}")
 
 
@@ -77,21 +75,12 @@ def _excess(run: Any) -> Measured | str:
     if table is None or not bool(table["stands_out"].any()):
         return "no function stands out in this run"
     most = table[table["stands_out"]].iloc[-1]
-    low, value, high = (float(most[f"excess_{end}"]) for end in ("low", "percent", "high"))
+    low, value, high = (float(most[f"excess_percent{end}"]) for end in ("_low", "", "_high"))
     return Measured(low, value, high, f"excess of {most['function']}")
 
 
-LESSON = Lesson(
-    name="slow_core_to_function",
-    title="From slow core to slow function",
-    minutes=75,
-    objectives=[
-        "Decide whether a core is slow before looking for a reason.",
-        "Read a profile: own time, total time, and their uncertainty.",
-        "Compare two profiles of the same event, function by function.",
-        "Say which difference stands out after correction, and which is chance.",
-    ],
-    needs=["two cores", "perf", "C compiler"],
+LESSON = Lesson.of(
+    "slow_core_to_function",
     items=[
         Prediction(
             name="difference of cores",
@@ -103,10 +92,7 @@ LESSON = Lesson(
             name="1",
             points=2,
             holds=verdict("slower"),
-            wrong=[
-                ("supported", "reads the sign of the estimate"),
-                ("no", "gives an answer that is no verdict"),
-            ],
+            wrong=[("supported", "reads the sign of the estimate"), NO_VERDICT],
             hints=["Compare both ends of the interval with 1 %."],
         ),
         Code(
@@ -125,12 +111,7 @@ LESSON = Lesson(
             ],
             hints=["The function that was running stands last in a stack."],
         ),
-        Relation(
-            name="3",
-            holds=near(0.08, 0.12, "√(0.01 × 0.99 / 10 000) = 0.1 %", "use √(p (1 − p) / n)"),
-            wrong=[(1, "takes the share for its error"), (0.01, "forgets the square root")],
-            hints=["Samples are counts: the error of a share p is √(p (1 − p) / n)."],
-        ),
+        "3",
         Relation(
             name="4",
             holds=_top,
@@ -140,24 +121,7 @@ LESSON = Lesson(
             ],
             hints=['run.table("flat") is sorted by own samples.'],
         ),
-        Choice(
-            name="5",
-            question="Between two equal cores one function of 95 takes 23 % less, with p = 0.58 "
-            "after correction. What do you report?",
-            options={
-                "a": "The function is faster on that core.",
-                "b": "Nothing: one of 95 differs so much by chance.",
-                "c": "The profile is broken.",
-            },
-            right="b",
-            because={
-                "a": "Before the correction it looks so. Among 95 functions some differ by chance.",
-                "b": "p = 0.58 means: among 95 equal functions such a difference is usual.",
-                "c": "It is what sampling does: few samples, large relative differences.",
-            },
-            wrong=[("a", "chooses the largest of many")],
-            hints=["How many functions were compared?"],
-        ),
+        "5",
         Prediction(
             name="excess of the function",
             unit="%",
@@ -177,24 +141,6 @@ LESSON = Lesson(
                 "Only functions that stand out after correction count; otherwise 'none'.",
             ],
         ),
-        Choice(
-            name="7",
-            question="In both flat profiles the same function leads, with 18.4 % and 18.6 %. Why "
-            "did that not show the culprit?",
-            options={
-                "a": "Shares hide absolute times, and the event itself became longer.",
-                "b": "perf was attached too late.",
-                "c": "18.6 % is the excess.",
-            },
-            right="a",
-            because={
-                "a": "Each share is of its own event's time. Compare times of one event, on two "
-                "cores, with an interval for each function.",
-                "b": "Then a part of the event would be missing; the table 'trials' says how much.",
-                "c": "It is a share of one profile, not a difference of two.",
-            },
-            wrong=[("c", "takes a share for a difference")],
-            hints=["Of what are the shares?"],
-        ),
+        "7",
     ],
 )

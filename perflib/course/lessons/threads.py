@@ -6,11 +6,9 @@ import json
 import math
 from typing import Any
 
-from perflib.course.items import Choice, Judged, Measured, Prediction, Relation, number
+from perflib.course.items import Judged, Measured, Prediction, Relation, number
 from perflib.course.lesson import Lesson
-from perflib.course.relations import found, verdict
-
-__all__ = ["LESSON"]
+from perflib.course.relations import NO_VERDICT, found, parts, verdict
 
 _NEAR = 1.1
 _STATES = ("running", "ready", "waiting", "spinning")
@@ -27,10 +25,8 @@ def _speedup(run: Any) -> Measured | str:
 
 
 def _amdahl(answer: Any, *_: Any) -> Judged:
-    try:
-        two, eight = (number(one) for one in answer)
-    except (TypeError, ValueError):
-        return Judged(0.0, "give two numbers: (with two threads, with eight)")
+    asked = "give two numbers: (with two threads, with eight)"
+    two, eight = map(number, parts(answer, 2, asked))
     right = (math.isclose(two, 2, rel_tol=0.05), math.isclose(eight, 3, rel_tol=0.05))
     says = "with two threads the threads bind, 2; with eight the lock does, 1 / (1/3) = 3"
     return Judged(sum(right) / 2, says if all(right) else "the smaller of N and 1/s is the bound")
@@ -79,13 +75,9 @@ def _grows(answer: Any, run: Any, crowded: Any) -> Judged:
 
 
 def _spinning(answer: Any, run: Any, spinning: Any) -> Judged:
-    """Concurrency and speed-up beside those of sleeping threads: larger, smaller, open."""
-    try:
-        given = [str(one).strip().lower() for one in answer]
-    except TypeError:
-        given = []
-    if len(given) != 2:
-        return Judged(0.0, 'give two words, as ("larger", "open")')
+    """Concurrency and speed-up compared with those of sleeping threads: larger, smaller, open."""
+    words = parts(answer, 2, 'give two words, as ("larger", "open")')
+    given = [str(one).strip().lower() for one in words]
     sleeping = run.table("calibration").set_index("version")
     spun = spinning.table("calibration").set_index("version")
     common = [version for version in spun.index if version in sleeping.index]
@@ -103,17 +95,8 @@ def _spinning(answer: Any, run: Any, spinning: Any) -> Judged:
     return Judged(sum(a == b for a, b in zip(given, true, strict=True)) / 2, says)
 
 
-LESSON = Lesson(
-    name="threads",
-    title="Threads: who runs, who waits, and for what",
-    minutes=90,
-    objectives=[
-        "Bound the speed-up of a job by the share of an event that is under one lock.",
-        "Tell running, spinning, waiting and ready apart, and say what helps each.",
-        "Check that a profile looks at the same job, before trusting it.",
-        "Predict from waits what removing a lock gains at most, and test it.",
-    ],
-    needs=["two cores", "perf"],
+LESSON = Lesson.of(
+    "threads",
     items=[
         Relation(
             name="Amdahl",
@@ -146,10 +129,7 @@ LESSON = Lesson(
         Relation(
             name="2",
             holds=verdict("limiting_lock"),
-            wrong=[
-                ("supported", "expects a lock where every point is off"),
-                ("none", "no verdict"),
-            ],
+            wrong=[("supported", "expects a lock where every point is off"), NO_VERDICT],
             hints=["Read the finding: 2 % of the threads' time is the threshold."],
         ),
         Relation(
@@ -158,26 +138,7 @@ LESSON = Lesson(
             wrong=[("waiting", "takes standing without a core for waiting for a lock")],
             hints=["Compare shares of the threads' time, not seconds: there are more threads."],
         ),
-        Choice(
-            name="more cores",
-            question="With four times as many threads as cores, would removing the output's lock "
-            "help?",
-            options={
-                "a": "Yes: its waiting grew, so there is more to gain.",
-                "b": "Hardly: threads stand idle because every core is taken.",
-                "c": "Yes, by a factor of four.",
-            },
-            right="b",
-            because={
-                "a": "A thread that holds the lock may lose its core and keep the lock meanwhile. "
-                "Others then wait longer, but cores are busy with other threads.",
-                "b": "The job is as fast as with one thread a core; only more cores or fewer "
-                "threads change that.",
-                "c": "No core runs more than one thread at a time.",
-            },
-            wrong=[("a", "counts waiting that costs no core"), ("c", "counts threads as cores")],
-            hints=["Is any core idle while threads wait?"],
-        ),
+        "more cores",
         Relation(
             name="4",
             points=2,

@@ -7,17 +7,15 @@ import math
 import random
 from typing import Any
 
-from perflib.course.items import Choice, Code, Judged, Measured, Prediction, Relation
+from perflib.course.items import Code, Judged, Measured, Prediction, Relation
 from perflib.course.lesson import Lesson
-from perflib.course.relations import OPEN, found, reads, verdict
-
-__all__ = ["LESSON"]
+from perflib.course.relations import NO_VERDICT, OPEN, found, reads, verdict
 
 _VERSION = "Initial"  # of the event loop: with all of its synchronisation points
 
 
 def _most(share: float, threads: int) -> float:
-    """The speed-up that a lock allows, if the rest of an event runs beside it."""
+    """The speed-up that a lock allows, if the rest of an event runs next to it."""
     return min(float(threads), 1 / share) if share else float(threads)
 
 
@@ -79,39 +77,10 @@ def _limiting(answer: Any, run: Any) -> Judged:
     return Judged(0.0, f"{given} is not what the profile shows; the verdict: {decided}")
 
 
-LESSON = Lesson(
-    name="threads_waiting",
-    title="Threads: who waits, and for what",
-    minutes=75,
-    objectives=[
-        "Bound a job's speed-up by the share of its time that one lock is held.",
-        "Read from a profile which state the threads are in, and what would help against it.",
-        "Calibrate a profile: by its own cost, by the job's self-report, by the speed-up.",
-        "Predict what a lock's removal gains, and test it by removing the lock.",
-        "Tell waiting for a lock, waiting for a core, and spinning apart.",
-    ],
-    needs=["two cores", "no hypervisor", "perf", "C compiler"],
+LESSON = Lesson.of(
+    "threads_waiting",
     items=[
-        Choice(
-            name="1",
-            question="Four threads compute on two cores, and no lock is there. In which state is "
-            "each of them for half of its time?",
-            options={"a": "running", "b": "waiting", "c": "ready", "d": "sleeping"},
-            right="c",
-            because={
-                "a": "Two cores run two threads at a time, so each runs for half of its time. The "
-                "other half is asked for.",
-                "b": "Waiting is for a lock. Nobody has to give anything back here.",
-                "c": "Each could run, and every core is taken: run-queue delay. More cores would "
-                "help, and fewer threads; no change of any lock would.",
-                "d": "A sleeping thread waits for a disk, a timer or the network.",
-            },
-            wrong=[
-                ("b", "takes everything that does not run for waiting"),
-                ("d", "takes a thread without a core for one that asked to sleep"),
-            ],
-            hints=["Who could run at once if there were two cores more?"],
-        ),
+        "1",
         Code(
             name="2",
             points=2,
@@ -168,32 +137,10 @@ LESSON = Lesson(
             name="5",
             points=2,
             holds=verdict("waits_agree", version=_VERSION),
-            wrong=[
-                ("yes", "gives an answer that is no verdict"),
-                ("refuted", "takes any difference for a disagreement"),
-            ],
+            wrong=[NO_VERDICT, ("refuted", "takes any difference for a disagreement")],
             hints=["Look for the whole interval below the 5 % of the claim."],
         ),
-        Choice(
-            name="6",
-            question="A profiler makes a job nine times as long, and shows threads that wait for "
-            "most of their time. What do you know of the job without the profiler?",
-            options={
-                "a": "It waits for most of its time.",
-                "b": "It waits for a ninth of that.",
-                "c": "Nothing yet: the profiler's work at each wait may have made the waits.",
-            },
-            right="c",
-            because={
-                "a": "That is true of the job under the profiler, which is another job.",
-                "b": "Waits do not scale with the time: a lock that is held longer makes others "
-                "wait that would not have met it.",
-                "c": "Work under a lock makes all others wait longer. Time the job alone and under "
-                "the profile, and compare speed-up with concurrency: two runs tell.",
-            },
-            wrong=[("a", "trusts a profile without its cost"), ("b", "scales the waits down")],
-            hints=["What happens to a lock's waiters when its owner is slowed?"],
-        ),
+        "6",
         Code(
             name="7",
             points=2,
@@ -219,33 +166,12 @@ LESSON = Lesson(
             ],
             hints=["'supported' means: the whole interval lies above 2 %."],
         ),
-        Choice(
-            name="9",
-            question="The threads wait for lock A for 20 % of their time. Without A the job gains "
-            "5 %. What explains it best?",
-            options={
-                "a": "The profile is wrong.",
-                "b": "The threads now wait for the next lock instead.",
-                "c": "A was not really removed.",
-            },
-            right="b",
-            because={
-                "a": "20 % is the bound, not the gain. A profile that is right can say both.",
-                "b": "Those who no longer wait here arrive earlier at the next lock, and meet "
-                "there. An expected gain far below the bound says so beforehand.",
-                "c": "Then nothing would be gained at all, and the profile would show A again.",
-            },
-            wrong=[("a", "takes the bound for the gain")],
-            hints=["Where does a thread go that does not wait at A?"],
-        ),
+        "9",
         Relation(
             name="10",
             points=2,
             holds=verdict("limiting_lock"),
-            wrong=[
-                ("supported", "expects an effect in a run without any"),
-                ("none", "gives an answer that is no verdict"),
-            ],
+            wrong=[("supported", "expects an effect in a run without any"), NO_VERDICT],
             hints=["The claim is that a lock limits the job. This job has no lock."],
         ),
         Prediction(
@@ -254,47 +180,13 @@ LESSON = Lesson(
             measured=found("run_queue_delay", what="without a core and without a lock"),
             hints=["Four threads share a core: for which share of its time is each without it?"],
         ),
-        Choice(
-            name="11",
-            question="With four threads a core, threads are without a core for half of their time "
-            "and wait for one lock for a fifth. All cores are busy. What does removing the lock "
-            "gain?",
-            options={"a": "hardly anything", "b": "a fifth", "c": "half"},
-            right="a",
-            because={
-                "a": "The cores are busy already. Threads that no longer wait for the lock wait "
-                "for a core instead.",
-                "b": "A fifth of the threads' time is spent at the lock, but no core is idle "
-                "meanwhile: the others use it.",
-                "c": "Run-queue delay ends with fewer threads or more cores, not with a lock.",
-            },
-            wrong=[("b", "takes the bound for the gain"), ("c", "mixes up both kinds of waiting")],
-            hints=["Which core would do more than it does now?"],
-        ),
+        "11",
         Prediction(
             name="concurrency above speed-up",
             unit="%",
             measured=found("predicts", what="spinning: concurrency above the speed-up"),
             hints=["A thread that spins runs. By how much does it make the job faster?"],
         ),
-        Choice(
-            name="12",
-            question="A monitor shows that all cores of a job are busy for 98 % of the time, and "
-            "the job is 1.7 times as fast on two cores. What do you measure next?",
-            options={
-                "a": "What the running threads run: locks that spin, or slower memory.",
-                "b": "Nothing: the cores are used well.",
-                "c": "How long threads wait for locks.",
-            },
-            right="a",
-            because={
-                "a": "Concurrency above the speed-up says that running is not all work: spinning "
-                "shows in samples of the code, shared caches and memory in counters.",
-                "b": "1.7 is not 2. Busy is not useful.",
-                "c": "A thread that waits asleep keeps no core busy; 98 % leaves no room for it.",
-            },
-            wrong=[("b", "takes busy for useful"), ("c", "forgets that waiters are not busy")],
-            hints=["In which state is a thread that keeps a core busy?"],
-        ),
+        "12",
     ],
 )

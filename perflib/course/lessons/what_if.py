@@ -6,10 +6,8 @@ import math
 import random
 from typing import Any
 
-from perflib.course.items import Choice, Code, Judged, Measured, Prediction, Relation, number
+from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
 from perflib.course.lesson import Lesson
-
-__all__ = ["LESSON"]
 
 _NEAR_POINTS = 2.0
 _HALF = 50.0
@@ -68,17 +66,8 @@ def _half(answer: Any, run: Any) -> Judged:
     return Judged(0.0, f"{says}: were the delays subtracted?")
 
 
-LESSON = Lesson(
-    name="what_if",
-    title="What if: what a faster function or critical section would gain",
-    minutes=60,
-    objectives=[
-        "Say why a function's share of the CPU time is not its gain where threads wait.",
-        "Explain how delays of all other threads stand for a faster target.",
-        "Say which waits are credited and which are paid for.",
-        "Tell a prediction from a gain, and compare the two.",
-    ],
-    needs=["two cores"],
+LESSON = Lesson.of(
+    "what_if",
     items=[
         Prediction(
             name="faster lock",
@@ -111,42 +100,8 @@ LESSON = Lesson(
             wrong=[(-50.0, "divides the wrong way round"), (1000.0, "guesses")],
             hints=["job_s - delay_s, of trials with way virtual, over those with way control."],
         ),
-        Choice(
-            name="3",
-            question="A waits for a lock that B holds. Meanwhile C is in the target, and 3 ms are "
-            "added to what all owe. B pays them, gives the lock back, and A runs. Does A pay, too?",
-            options={
-                "a": "Yes: each thread pays every delay.",
-                "b": "Yes, but only if it takes the lock again.",
-                "c": "No: B stood still for 3 ms, so A waited 3 ms longer already.",
-            },
-            right="c",
-            because={
-                "a": "Then A would stand still twice: once in the lock's queue, once for itself.",
-                "b": "A lock makes nobody owe anything; the delay was added while A waited.",
-                "c": "Who wakes another has paid before, so the delay is in the wait already.",
-            },
-            wrong=[("a", "pays twice"), ("b", "takes locks for what is counted")],
-            hints=["When would B have given the lock back without the delay?"],
-        ),
-        Choice(
-            name="4",
-            question="A job has one thread, and a function takes 30 % of its time. What does the "
-            "method say of it at 50 %?",
-            options={
-                "a": "15 %: nobody is delayed, and the delays that would be are subtracted.",
-                "b": "0 %: there is nobody to be delayed.",
-                "c": "30 %: the share.",
-            },
-            right="a",
-            because={
-                "a": "The job takes as long as ever; what is subtracted is half of the 30 %.",
-                "b": "Nobody stands still, but the time that others would have owed is counted.",
-                "c": "That is what it would gain if it took no time at all.",
-            },
-            wrong=[("b", "forgets the subtraction"), ("c", "takes the share for the gain")],
-            hints=["How long does the job take, and what is subtracted from that?"],
-        ),
+        "3",
+        "4",
     ],
 )
 """The lesson."""

@@ -1,4 +1,4 @@
-"""Mystery machines: one thing is made wrong with this machine, and nobody is told what.
+"""Mystery machines: one thing is made wrong with this machine, and nobody knows what.
 
 >>> with pl.mystery(7, level="medium") as machine:  # doctest: +SKIP
 ...     run = pl.experiment("kv_per_core").run(preset="quick")
@@ -12,7 +12,7 @@ the answer is judged by the known truth. It is hidden from accidents, not from w
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from perflib.course.mystery.answerable import Answerable
 from perflib.course.mystery.causes import CAUSES, LEVELS, Level
@@ -21,8 +21,6 @@ from perflib.model.errors import UserError, choose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pandas as pd
 
     from perflib.course.mystery.draw import Machine
     from perflib.course.mystery.opened import Opened
@@ -96,17 +94,10 @@ class Mystery(Answerable):
     ) -> None:
         self.seed = seed
         self.level = level
-        self.job: dict[str, Any] = {"job": "command", "job_command": job_command}
-        if not job_command:
-            self.job = {}
+        given = {"job": "command", "job_command": job_command}
+        self.job: dict[str, Any] = given if job_command else {}
         self._machine = machine
         self._opened = opened
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Put everything back. A second time it does nothing."""
@@ -116,14 +107,11 @@ class Mystery(Answerable):
         state = "open" if self._opened.is_open else "closed: all is as it was"
         return f"mystery {self.seed} ({self.level}), {state}{self._state()}"
 
-    @property
-    def causes(self) -> pd.DataFrame:
-        """What may be wrong at this level, on this machine: one cause a row."""
+    def _here(self) -> dict[str, str]:
         from perflib.course.mystery.draw import impossible
-        from perflib.course.mystery.table import causes_table
 
         names = (name for name, cause in CAUSES.items() if self.level in cause.sizes)
-        return causes_table({name: impossible(name, self._machine) for name in names})
+        return {name: impossible(name, self._machine) for name in names}
 
     def _cores(self) -> Sequence[int]:
         return self._machine.cpus

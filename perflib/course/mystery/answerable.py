@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Self
 
+from perflib.course.mystery.causes import CAUSES
 from perflib.model.errors import UserError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from perflib.course.mystery.judge import Verdict
     from perflib.course.mystery.truth import Truth
-
-__all__ = ["Answerable"]
 
 
 class Answerable(ABC):
     """A mystery that takes one answer, and shows the truth after it."""
 
     _verdict: Verdict | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Put everything back. A second time it does nothing."""
 
     @abstractmethod
     def _cores(self) -> Sequence[int]:
@@ -27,6 +38,27 @@ class Answerable(ABC):
     @abstractmethod
     def _judged_by(self) -> Truth | str:
         """The truth, which is only made now; or why nothing can be judged."""
+
+    @abstractmethod
+    def _here(self) -> Mapping[str, str]:
+        """The causes to choose from, each with why it is impossible here; empty: it is possible."""
+
+    @property
+    def causes(self) -> pd.DataFrame:
+        """What may be wrong: what each cause does, its place and size, where it is examined."""
+        import pandas as pd
+
+        rows = {
+            name: {
+                "does": CAUSES[name].does,
+                "place": CAUSES[name].place or "none",
+                "size (percent)": CAUSES[name].size,
+                "examined in": CAUSES[name].notebook,
+                "here": why or "possible",
+            }
+            for name, why in self._here().items()
+        }
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("cause")
 
     def _state(self) -> str:
         """What its text says of an answer."""

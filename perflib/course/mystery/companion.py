@@ -1,4 +1,4 @@
-"""The companion: a process beside an open mystery, which does what it is told and puts all back.
+"""The companion: a process next to an open mystery, which does as ordered and puts all back.
 
 `mystery.opened` starts it for every mystery, also for one that needs none, in the same way: its
 command line says nothing. Its orders are a line of numbers on its standard input. It leaves its
@@ -22,8 +22,6 @@ import time
 TYPE_CHECKING = False  # typing's would have to be imported
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-__all__ = ["GROUPS", "can_limit", "groups_left", "home_of", "lift", "limit"]
 
 GROUPS = "/sys/fs/cgroup"
 _PERIOD_US = 100_000
@@ -66,7 +64,7 @@ def home_of(pid: int, root: str = GROUPS) -> str:
         _, controllers, path = line.split(":", 2)
         if "cpu" in controllers.split(",") if first else not controllers:
             folder = os.path.normpath(top + path)
-            # A container may show a path that lies outside of what it sees: its top is all it has.
+            # A container may show a path that is outside of what it sees: its top is all it has.
             return folder if os.path.isdir(folder) else top  # noqa: PTH112
     return top
 

@@ -12,16 +12,6 @@ from perflib.course.mystery import companion
 from perflib.course.mystery.causes import CAUSES, FUNCTIONS, LEVELS, LOCKS, NOTHING, Level
 from perflib.model.errors import UserError, choose
 
-__all__ = [
-    "MOST_SEED",
-    "Machine",
-    "Trouble",
-    "check_seed",
-    "draw",
-    "impossible",
-    "this_machine",
-]
-
 MOST_SEED = 2**53
 _HARD_NOTHINGS = 2  # at the level hard: as often as two other causes
 _DECOY = (2, 5)  # thousandths of a core's time, at the level hard: below what counts

@@ -11,10 +11,8 @@ import shlex
 from perflib import kernels
 from perflib.course.mystery.draw import Trouble
 
-__all__ = ["ALWAYS", "NEVER", "REPORTS", "command", "number"]
-
 NEVER, ALWAYS = 1, 2  # of the buffer: whether it aliases, whatever the addresses are
-REPORTS = 128  # beside the kind: the job reports how long its threads waited for each lock
+REPORTS = 128  # next to the kind: the job reports how long its threads waited for each lock
 _KINDS = {"function": 1, "code": 2, "buffer": 3, "lock": 4}
 _WORD = 2**64 - 1
 _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # of splitmix64
@@ -26,7 +24,7 @@ def number(trouble: Trouble, seed: int, *, flags: int = 0, which: int | None = N
     Parameters
     ----------
     trouble
-        What is wrong; nothing with the job where its cause lies elsewhere.
+        What is wrong; nothing with the job where its cause is elsewhere.
     seed
         Any number.
     flags

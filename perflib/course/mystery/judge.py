@@ -10,10 +10,9 @@ from numbers import Real
 from perflib.course.mystery.causes import CAUSES, NOTHING
 from perflib.course.mystery.truth import Truth
 from perflib.lab.markup import escape
+from perflib.lab.tables import Table
 from perflib.model.errors import UserError, choose
 from perflib.model.escape import visible
-
-__all__ = ["Answer", "Judged", "Verdict", "judge"]
 
 _UNITS = {"percent": 1.0, "fraction": 100.0}
 _OF_CAUSE, _OF_PLACE, _OF_SIZE = 50, 20, 30
@@ -98,7 +97,7 @@ class Verdict:
     parts
         Cause, place (where the cause has one) and size.
     explanation
-        What would have told the cause.
+        What would have shown the cause.
     truth
         What was wrong; ``None`` where there was no mystery.
     """
@@ -138,18 +137,13 @@ class Verdict:
     def _repr_html_(self) -> str:
         if self.truth is None:
             return f"<p>{escape(self.explanation)}</p>"
-        rows = "".join(
-            f"<tr><th scope='row'>{escape(part.what)}</th><td>{escape(part.answered)}</td>"
-            f"<td>{escape(part.true)}</td><td>{part.points:.0f} of {part.of:.0f}</td>"
-            f"<td>{escape(part.why)}</td></tr>"
+        rows = [
+            [part.what, part.answered, part.true, f"{part.points:.0f} of {part.of:.0f}", part.why]
             for part in self.parts
-        )
-        head = "".join(
-            f"<th scope='col'>{word}</th>" for word in ("", "answered", "true", "points", "why")
-        )
+        ]
+        shown = Table(("part", "answered", "true", "points", "why"), rows, {})
         return (
-            f'<div role="status"><p><strong>{escape(self._headline())}</strong></p>'
-            f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+            f'<div role="status"><p><strong>{escape(self._headline())}</strong></p>{shown.html()}'
             f"<p>What tells it: {escape(self.explanation)} "
             f"Its size is from {escape(self.truth.how)}.</p></div>"
         )
@@ -169,13 +163,13 @@ def judge(answer: Answer, truth: Truth) -> Verdict:
         parts.append(_place(answer, truth, kind, of_place, comparable=comparable))
     comparable = right or CAUSES[answer.cause].size == CAUSES[truth.cause].size
     parts.append(_size(answer, truth, of_size, comparable=comparable))
-    return Verdict(tuple(parts), CAUSES[truth.cause].tells, truth)
+    return Verdict(tuple(parts), CAUSES[truth.cause].shown_by, truth)
 
 
 def _cause(answer: Answer, truth: Truth, *, right: bool, of: float) -> Judged:
     why = "Right."
     if not right:
-        why = f"{answer.cause} would have shown otherwise: {CAUSES[answer.cause].tells}"
+        why = f"{answer.cause} would have shown otherwise: {CAUSES[answer.cause].shown_by}"
     elif answer.cause != truth.cause:
         why = "Right: what was made costs nothing on this processor."
     return Judged("cause", answer.cause, truth.cause, of if right else 0.0, of, why)

@@ -15,9 +15,7 @@ from pathlib import Path
 from perflib.course.mystery import companion
 from perflib.course.mystery.draw import Trouble
 from perflib.model.errors import MeasurementError, UserError
-from perflib.model.paths import data_dir
-
-__all__ = ["Opened"]
+from perflib.store.paths import data_dir
 
 _TAG = "PERFLIB_TAG"  # runs with the mark "exercise" count in no trend
 _PATIENCE_S = 30.0
@@ -77,7 +75,7 @@ class Opened:
         )
         assert self._process.stdin is not None
         self._process.stdin.write(orders.encode())
-        self._process.wait()  # it goes on as a child of its own, which is nobody's here
+        self._process.wait()  # it continues as a child of its own, which is nobody's here
         word, _, rest = _line(self._process).partition(" ")
         if word != "ready":
             msg = f"the mystery cannot be made: {rest or 'its companion did not start'}. "

@@ -6,18 +6,14 @@ Nothing is made wrong; a recorded run is examined in place of one that is measur
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from perflib.course.mystery.answerable import Answerable
 from perflib.course.mystery.causes import CAUSES, NOTHING
 from perflib.course.mystery.draw import check_seed
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from perflib.course.mystery.truth import Truth
-
-__all__ = ["CASES", "RecordedMystery"]
 
 _LIVE = "a mystery needs a Linux machine that measures; leave 'recorded' empty there"
 _CPUS = (0, 1)
@@ -51,12 +47,6 @@ class RecordedMystery(Answerable):
         self.job: dict[str, Any] = {}
         self._recorded = recorded
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
     def close(self) -> None:
         """There is nothing to put back."""
 
@@ -74,13 +64,9 @@ class RecordedMystery(Answerable):
             return f"no mystery is open: {_LIVE}"
         return f"mystery {self.seed}, recorded on {self._recorded}{self._state()}"
 
-    @property
-    def causes(self) -> pd.DataFrame:
-        """What may be wrong on a recorded machine: one cause a row."""
-        from perflib.course.mystery.table import causes_table
-
+    def _here(self) -> dict[str, str]:
         able = {cause for _, cause, *_ in self._cases} | {NOTHING}
-        return causes_table({name: "" if name in able else _LIVE for name in CAUSES})
+        return {name: "" if name in able else _LIVE for name in CAUSES}
 
     def _cores(self) -> Sequence[int]:
         return _CPUS

@@ -21,11 +21,9 @@ from perflib.measure.job import run_alone
 from perflib.model.errors import MeasurementError
 from perflib.stats.interval import Interval
 
-__all__ = ["NEGLIGIBLE_PERCENT", "Truth", "measured", "set_when_recorded"]
-
 NEGLIGIBLE_PERCENT = 1.0  # what costs less is no trouble
 _LEAST_PAIRS, _MOST_PAIRS, _EVENTS = 12, 60, 5  # of starts; events of each
-_FAR = 6.0  # times the median distance: a start beside which something else ran
+_FAR = 6.0  # times the median distance: a start next to which something else ran
 _WANTED = 0.1  # half-width, as a share of the effect
 _RUNS, _RUN_EVENTS = 6, 40  # with all threads
 _SHARE_OFF, _LEAST_OFF = 0.05, 0.5  # by so much what is measured from outside may be off, at least
@@ -64,7 +62,7 @@ class Truth:
 
     def __str__(self) -> str:
         place = f" at {self.place}" if self.place else ""
-        on = f" (on cpu{self.cpu})" if self.cpu is not None and self.cpu_is_told else ""
+        on = f" (on cpu{self.cpu})" if self.cpu is not None and self.cpu_is_known else ""
         text = f"{self.cause}{place}{on}"
         if self.cause == NOTHING:
             return text
@@ -74,7 +72,7 @@ class Truth:
         )
 
     @property
-    def cpu_is_told(self) -> bool:
+    def cpu_is_known(self) -> bool:
         """Whether the core is more than the place says."""
         return self.place != f"cpu{self.cpu}"
 
@@ -153,7 +151,7 @@ def _longer(trouble: Trouble, seed: int) -> Interval:
 
 
 def _wanted(effect: float) -> float:
-    """The half-width of the interval at which there is no need to go on."""
+    """The half-width of the interval at which there is no need to continue."""
     return max(_LEAST_OFF, _WANTED * abs(effect))
 
 

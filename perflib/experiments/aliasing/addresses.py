@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     Flags = NDArray[np.bool_]
 
-__all__ = ["AHEAD_BYTES", "LINE_BYTES", "PERIOD_BYTES", "aliasing", "default_offsets"]
-
 PERIOD_BYTES = 4096  # what the low 12 bits of an address tell apart
 AHEAD_BYTES = 128  # loads within two cache lines ahead of a store are in flight with it
 LINE_BYTES = 64  # places in a line differ for reasons of their own: loads and stores across two
@@ -36,7 +34,7 @@ def aliasing(
     """Which offsets are predicted to alias, and which are far from it.
 
     A loop that reads at ``first + i`` and writes at ``second + i`` loads, soon after it stored at
-    ``second + i``, what lies a little ahead of ``first + i``. Their low 12 bits agree where
+    ``second + i``, what is a little ahead of ``first + i``. Their low 12 bits agree where
     ``second - first`` is a little above a multiple of 4096. ``period`` is smaller where rows of a
     matrix that are in use together begin at several places of a page.
 

@@ -1,4 +1,4 @@
-"""Samples whose core was alone, those beside a busy sibling, and claims of the latter.
+"""Samples whose core was alone, those next to a busy sibling, and claims of the latter.
 
 Light: declarations of experiments use it.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from perflib.framework.brackets import tell
+from perflib.framework.brackets import classify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflib.model.claim import Claim
-
-__all__ = ["ALONE", "SHARED", "State", "beside_sibling", "in_state", "log_times"]
 
 _LONGEST_NS = 1e6  # of a sample that two probes can speak for
 State = Literal["alone", "shared"]
@@ -35,12 +33,12 @@ def in_state(samples: pd.DataFrame, state: State = ALONE) -> NDArray[np.bool_]:
     """
     import numpy as np
 
-    told = tell(samples if "cpu" in samples else samples.assign(cpu=0))
+    core_states = classify(samples if "cpu" in samples else samples.assign(cpu=0))
     if state == ALONE:
-        return np.ones(len(samples), dtype=np.bool_) if told is None else told.usable
-    if told is None or not told.any_told:
+        return np.ones(len(samples), dtype=np.bool_) if core_states is None else core_states.usable
+    if core_states is None or not core_states.any_calibrated:
         return np.zeros(len(samples), dtype=np.bool_)
-    return told.shared
+    return core_states.shared
 
 
 def log_times(
@@ -52,7 +50,7 @@ def log_times(
 ) -> NDArray[np.float64]:
     """Log of each row's time in ns; NaN in rows of another state.
 
-    It is the CPU time where that is known beside probes: what other tasks and the hypervisor take
+    It is the CPU time where that is known next to probes: what other tasks and the hypervisor take
     is no property of the core. A sibling comes and goes within milliseconds, so that two probes
     say nothing of a longer sample: all rows of a configuration whose samples take longer than a
     millisecond count as alone.

@@ -6,25 +6,22 @@ Their kernels have one interface (``kernels_c/common/code_kernel.h``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from perflib.experiments.code_size.claims import HYPOTHESES
 from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Experiment
-from perflib.framework.params import Params, Words, budget, parameter, precision, split_items
-from perflib.framework.schema import Column
+from perflib.framework.params import Items, Params, Words, budget, limit, parameter, precision
+from perflib.framework.schema import START, Column, key, ok
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["TABLES", "CodeParams", "CodeSweep", "Sizes"]
 
-Sizes = Annotated[
-    list[Annotated[int, Field(ge=4, le=65536)]], BeforeValidator(split_items), Field(min_length=1)
-]
+Sizes = Items[Annotated[int, Field(ge=4, le=65536)]]
 
 _IN_SHARES = "those of a trial, in equal shares for its samples"
 
@@ -47,8 +44,8 @@ class CodeParams(Params):
     )
     backings: Words = parameter(
         ["4k", "huge"],
-        "the pages that the code lies on: 4k, thp, collapse, hugetlb, hugectl, or 'huge', the "
-        "first available of thp and collapse; the run says which are not, and goes on",
+        "the pages that the code is on: 4k, thp, collapse, hugetlb, hugectl, or 'huge', the "
+        "first available of thp and collapse; the run says which are not, and continues",
     )
     sizes_kib: Sizes = parameter([], "sizes of the code", "KiB")
     trial_ms: float = parameter(
@@ -59,8 +56,8 @@ class CodeParams(Params):
         ge=0.1,
         le=10_000,
     )
-    threshold_percent: float = parameter(
-        1.0, "a core, or a size of pages, counts as slower from this on", "percent", gt=0, le=1000
+    threshold_percent: float = limit(
+        1.0, "a core, or a size of pages, counts as slower from this on"
     )
 
 
@@ -68,46 +65,29 @@ class CodeSweep(Experiment):
     """What both experiments declare alike."""
 
     columns = (
-        Column(
-            "round",
-            "integer",
-            "",
-            "number of the round; configurations are compared within",
-            True,
-            "key",
-        ),
-        Column("cpu", "integer", "", "the core", True, "key"),
-        Column("pattern", "text", "", "the order in which code runs", True, "key"),
-        Column("backing", "text", "", "the pages that were requested: 4k, thp ...", True, "key"),
-        Column("n", "integer", "", "how many pieces of code were in use", True, "key", least=1),
-        Column("code_bytes", "integer", "B", "extent of the code that ran", True, "key", least=1),
+        key("round", "integer", "number of the round; configurations are compared within"),
+        key("cpu", "integer", "the core"),
+        key("pattern", "text", "the order in which code runs"),
+        key("backing", "text", "the pages that were requested: 4k, thp ..."),
+        key("n", "integer", "how many pieces of code were in use", least=1),
+        key("code_bytes", "integer", "extent of the code that ran", "B", least=1),
         Column("steps", "integer", "", "pieces of code that were run", True, least=1),
         Column("time_ns", "number", "ns", "wall time of all steps", True, "measured"),
         *BRACKET_COLUMNS,
         Column("position", "integer", "", "place of the trial in its round"),
-        Column(
-            "start_ns",
-            "integer",
-            "ns",
-            "when it began, on one clock for the whole run; without it rounds count alike",
-        ),
+        START,
         Column("core_mhz", "number", "MHz", "the core's frequency just before and after"),
         Column("huge_bytes", "integer", "B", "of the code, what was found on 2 MiB pages"),
         Column("softirqs", "number", "", f"soft interrupts on the core meanwhile; {_IN_SHARES}"),
         Column("interrupts", "number", "", f"interrupts on the core meanwhile; {_IN_SHARES}"),
         Column("switches", "number", "", f"context switches on the core meanwhile; {_IN_SHARES}"),
-        Column("involuntary_switches", "integer", "", "times the thread was pushed aside"),
+        Column("involuntary_switches", "integer", "", "times the thread was preempted"),
         Column(
             "itlb_misses", "number", "", f"counted by the processor, where it can; {_IN_SHARES}"
         ),
-        Column(
-            "ok",
-            "boolean",
-            "",
-            "false: its pages, core or result were not what they should be; it is not used",
-        ),
+        ok("its pages, core or result were not what they should be"),
     )
-    x86_only = True
+    placed_by_line = True
     hypotheses = HYPOTHESES
     published_table = "kv_haswell"
     renamed = {"turn_ms": "trial_ms"}
@@ -117,9 +97,3 @@ class CodeSweep(Experiment):
         table = super().published()
         assert table is not None
         return table[table["where"].str.contains("benchmark")].reset_index(drop=True)
-
-    def system_settings(self, params: Any, plan: Mapping[str, Any]) -> Mapping[str, str]:
-        """Those that were requested, and the huge pages of a backing that reserves them."""
-        from perflib.measure.pages.backings import with_pool
-
-        return with_pool(params.settings, plan["backings"], plan["hugetlb_pages"])

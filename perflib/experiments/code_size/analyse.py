@@ -7,44 +7,26 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from perflib.experiments.code_size import claims
 from perflib.experiments.code_size import tables as frames
-from perflib.experiments.code_size.claims import (
-    PAGES,
-    SLOWER,
-    SLOWER_HUGE_PAGES,
-    SLOWER_L1I_MISSES,
-    SLOWER_SMALL_CODE,
-    SPLIT,
-)
 from perflib.experiments.code_size.reaches import Reaches
 from perflib.experiments.code_size.table import CodeTable
 from perflib.framework.knees import at_level, no_knee
 from perflib.framework.page_control import PageControl
 from perflib.framework.samples import mean_of_known
-from perflib.measure.pages.text_backings import SMALL_PAGES
+from perflib.measure.pages.kinds import SMALL_PAGES
 from perflib.model.claim import Claim
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.model.sentences import size
 from perflib.stats.decide import Decision, Reason
 from perflib.stats.interval import NO_INTERVAL, Interval, percent
-from perflib.stats.intervals import t_interval
+from perflib.stats.intervals import Floats, t_interval
 from perflib.stats.knees import Knees
 
-__all__ = [
-    "core_findings",
-    "knee_finding",
-    "page_finding",
-    "shared_tables",
-    "split_finding",
-    "step_finding",
-]
-
 _KIB = 1024
-_HALF = 50.0  # percent
-Floats = NDArray[np.float64]
+_HALF_PERCENT = 50.0  # percent
 
 
 # --- cores ---------------------------------------------------------------------------------------
@@ -61,25 +43,25 @@ def core_findings(
     sizes = table.code_bytes(pattern)
     large, small = table.large(pattern), table.small(pattern, reaches)
     facts = {"code_bytes": sizes[large[0]]}
-    cases = [(SLOWER, SMALL_PAGES, large, facts)]
-    cases += [(SLOWER_HUGE_PAGES, huge, large, facts) for huge in table.huge[:1]]
-    cases.append((SLOWER_SMALL_CODE, SMALL_PAGES, small, {"code_bytes": sizes[small[-1]]}))
+    cases = [(claims.SLOWER, SMALL_PAGES, large, facts)]
+    cases += [(claims.SLOWER_HUGE_PAGES, huge, large, facts) for huge in table.huge[:1]]
+    cases.append((claims.SLOWER_SMALL_CODE, SMALL_PAGES, small, {"code_bytes": sizes[small[-1]]}))
     if missing := table.misses_only(pattern, reaches) if pattern == "random" else []:
         least, most = sizes[missing[0]], sizes[missing[-1]]
         share = 100 * (1 - reaches.caches["L1i"] / least)
         facts = {"code_bytes": least, "to_bytes": most, "missing_percent": share}
-        cases.append((SLOWER_L1I_MISSES, SMALL_PAGES, missing, facts))
+        cases.append((claims.SLOWER_L1I_MISSES, SMALL_PAGES, missing, facts))
     found = []
     for claim, backing, places, facts in cases:
         if backing not in table.backings:
             continue
         compared = table.core_difference(pattern, backing, places).effects
         inside = table.within(pattern, reaches) if places is large else []
-        beside = table.core_difference(pattern, backing, inside).effects if inside else None
+        in_own = table.core_difference(pattern, backing, inside).effects if inside else None
         for which, effect in enumerate(compared):
             cpu = table.cores[which]
             decision = effect.decide(threshold, *_company(table, cpu))
-            own = beside[which].slowdown if beside is not None else None
+            own = in_own[which].slowdown if in_own is not None else None
             if (
                 own is not None
                 and decision.verdict == "supported"
@@ -111,7 +93,7 @@ def core_findings(
 
 def _company(table: CodeTable, cpu: int) -> tuple[list[Reason], Reason | None]:
     """What is remarked of a core's samples, and why they compare nothing."""
-    if table.told is None:
+    if table.core_states is None:
         return [], None
     share = table.share_alone(cpu)
     return [Reason("alone", {"share": share})], None if share else Reason("never_alone")
@@ -141,7 +123,7 @@ def page_finding(
     effects = {
         huge: percent(t_interval(table.page_ratio(pattern, huge)[:, -1])) for huge in table.huge
     }
-    return PAGES.decided(
+    return claims.PAGES.decided(
         effects[table.huge[0]],
         threshold,
         about={"pattern": pattern},
@@ -195,9 +177,9 @@ def knee_finding(
 ) -> Finding:
     """Is the knee where the instruction TLB's reach ends?
 
-    ``supported``: the first knee lies within ``tolerance`` percent of a level's reach, and its
+    ``supported``: the first knee is within ``tolerance`` percent of a level's reach, and its
     interval excludes half of it and twice of it (TLBs come in such steps). ``refuted``: no knee (it
-    would have been seen from a height of ``visible`` percent on), or the whole interval lies
+    would have been seen from a height of ``visible`` percent on), or the whole interval is
     outside of every level's tolerance. ``prevented``: why this comparison decides nothing.
     """
     tlbs = reaches.tlbs
@@ -231,7 +213,7 @@ def split_finding(alone: Knees, sizes: Floats, shared: Floats) -> Finding:
     """Does a busy sibling take half of the instruction TLB?
 
     Of what the curve of a busy sibling rises from half of the reach to beyond it, how much does it
-    rise at the half? The reach is where the knee of a core that is alone lies. Other rises, of
+    rise at the half? The reach is where the knee of a core that is alone is. Other rises, of
     other buffers that threads share, are far from both.
 
     Parameters
@@ -254,9 +236,9 @@ def split_finding(alone: Knees, sizes: Floats, shared: Floats) -> Finding:
         if prevented is None:
             early = t_interval((middle - low) - (high - middle))
             ratio = Interval(*(50 + 50 * end / rises.effect for end in early))
-    return SPLIT.decided(
+    return claims.SPLIT.decided(
         ratio,
-        _HALF,
+        _HALF_PERCENT,
         evidence={"rise_percent": list(percent(rises))},
         prevented=prevented,
     )

@@ -5,26 +5,6 @@ from __future__ import annotations
 from perflib.framework.page_claims import HUGE_PAGES, NOT_BACKED
 from perflib.model.claim import Claim
 
-__all__ = [
-    "HYPOTHESES",
-    "KNEE",
-    "KNEE_OF_PATTERN",
-    "KNEE_SHARED",
-    "PAGES",
-    "RING_KNEE",
-    "RING_KNEE_SHARED",
-    "SAME_KNEE",
-    "SAME_KNEE_SIMULATED",
-    "SHARED",
-    "SLOWER",
-    "SLOWER_HUGE_PAGES",
-    "SLOWER_L1I_MISSES",
-    "SLOWER_SMALL_CODE",
-    "SPLIT",
-    "STEP",
-    "STEP_SHARED",
-]
-
 HYPOTHESES = ("iTLB misses", "instruction cache misses", "softirq activity", "frequency")
 
 
@@ -35,14 +15,13 @@ def _slower(name: str, subject: str, code: str, short: str) -> Claim:
         kind="anomaly",
         subject=subject,
         quantity=f"slowdown in {short}, compared with the median of the other cores",
-        unit="percent",
         exact="cpu{cpu} is more than {threshold:g} % slower than the median of the other cores in "
         + code,
         plain={
             "supported": f"cpu{{cpu}} is slower than the others in {short}: {{estimate}}",
             "refuted": f"cpu{{cpu}} is as fast as the others in {short}: {{estimate}}",
-            "inconclusive": f"cpu{{cpu}} beside the others in {short}: {{estimate}}, not known "
-            "well enough for a verdict at {threshold:g} %",
+            "inconclusive": f"cpu{{cpu}} compared with the others in {short}: {{estimate}}, not "
+            "known well enough for a verdict at {threshold:g} %",
         },
         together={
             "refuted": f"{{count}} cores are equally fast in {short} (widest interval {{widest}})"
@@ -89,10 +68,8 @@ def _step(name: str, subject: str, when: str) -> Claim:
     """``when``: in which state of the core, as the beginning of a sentence."""
     return Claim(
         name=name,
-        kind="description",
         subject=subject,
         quantity="extra time of a step in code of twice the cache's size, over code of half of it",
-        unit="percent",
         exact=f"{when}a step in code of {{beyond_bytes:size}} takes more than {{threshold:g}} % "
         "longer than in code of {within_bytes:size}, which fits into {cache} ({cache_bytes:size})",
         plain={
@@ -112,10 +89,8 @@ STEP_SHARED = _step("step_shared", "{cache} shared", _SHARED)
 
 PAGES = Claim(
     name="pages",
-    kind="description",
     subject="pages {pattern}",
     quantity="extra time of the largest code on 4 KiB pages, over 2 MiB pages",
-    unit="percent",
     exact="code of {code_bytes:size} ({pattern}) takes more than {threshold:g} % longer on 4 KiB "
     "pages than on 2 MiB pages",
     plain={
@@ -134,7 +109,6 @@ def _knee(name: str, subject: str, control: str, when: str = "") -> Claim:
     """``control``: what the code on 4 KiB pages is compared with; ``when``: as of ``_step``."""
     return Claim(
         name=name,
-        kind="description",
         subject=subject,
         quantity="extent of the code at which it begins to take longer on 4 KiB pages",
         unit="KiB",
@@ -149,17 +123,17 @@ def _knee(name: str, subject: str, control: str, when: str = "") -> Claim:
         },
         reasons={
             **NOT_BACKED,
-            "at_reach": "It lies within {tolerance:g} % of the reach of the {level}.",
-            "elsewhere": "Its whole interval lies elsewhere.",
+            "at_reach": "It is within {tolerance:g} % of the reach of the {level}.",
+            "elsewhere": "Its whole interval is elsewhere.",
             "published": "CPUID does not report that reach: it is {origin}.",
             "reach_unknown": "How far the instruction TLB reaches is not known.",
             "open": "The interval leaves it open: more sizes near the knee, or more rounds.",
-            "second_knee": "A second knee lies at {size_bytes:size}.",
+            "second_knee": "A second knee is at {size_bytes:size}.",
             "no_knee": "There is no knee: at no size do 4 KiB pages cost {bound:.1f} % more than "
             "at the smallest.",
             "no_knee_seen": "No knee was found, but all that can be said is that at no size do "
             "4 KiB pages cost {bound:.1f} % more than at the smallest.",
-            "too_few": "Too few sizes or batches to tell a knee from none.",
+            "too_few": "Too few sizes or batches to distinguish a knee from none.",
         },
     )
 
@@ -176,10 +150,8 @@ def _same_knee(name: str, subject: str, what: str, reasons: dict[str, str]) -> C
     """``what``: what begins at the two sizes."""
     return Claim(
         name=name,
-        kind="description",
         subject=subject,
         quantity=f"size at which {what} in the compiled switch, over that in the assembled one",
-        unit="percent",
         exact=f"{what} at the same size of the code in the compiled switch as in the assembled "
         "one, within {threshold:g} %",
         direction="within",
@@ -206,7 +178,7 @@ SAME_KNEE = _same_knee(
         "no_knee": "The {pattern} switch has no knee: at no size do 4 KiB pages cost {bound:.1f} % "
         "more than at the smallest.",
         "no_knee_seen": "No knee of the {pattern} switch is found.",
-        "too_few": "Too few sizes or batches to tell a knee from none.",
+        "too_few": "Too few sizes or batches to distinguish a knee from none.",
     },
 )
 SAME_KNEE_SIMULATED = _same_knee(
@@ -224,11 +196,9 @@ SAME_KNEE_SIMULATED = _same_knee(
 
 SPLIT = Claim(
     name="split",
-    kind="description",
     subject="iTLB split",
     quantity="share that comes at half of the reach, of what code slows down from there to beyond "
     "the reach while the sibling thread is busy",
-    unit="percent",
     exact="while the sibling thread is busy, more than {threshold:.0f} % of the slowdown comes at "
     "half of the reach that a core has alone, as where two threads split the instruction TLB",
     plain={
@@ -248,3 +218,9 @@ SPLIT = Claim(
 SHARED = (
     HUGE_PAGES, SLOWER, SLOWER_HUGE_PAGES, SLOWER_SMALL_CODE, SLOWER_L1I_MISSES, PAGES,
 )  # fmt: skip
+
+OF_THE_SEGMENT = (
+    *SHARED, KNEE, RING_KNEE, KNEE_OF_PATTERN, KNEE_SHARED, RING_KNEE_SHARED, SPLIT, SAME_KNEE,
+    SAME_KNEE_SIMULATED,
+)  # fmt: skip
+"""The claims, in the order in which they are made."""

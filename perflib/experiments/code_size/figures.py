@@ -11,24 +11,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from perflib.experiments.code_size.reaches import Reaches
-from perflib.framework.plots import ABOVE, MARKS, intervals, once_each, pages, size_marks, slowdowns
-from perflib.measure.pages.text_backings import SMALL_PAGES
+from perflib.framework.plots import (
+    ABOVE,
+    MARKS,
+    doubling,
+    intervals,
+    once_each,
+    pages,
+    panel,
+    panels_above,
+    size_marks,
+    slowdowns,
+    with_ends,
+)
+from perflib.measure.pages.kinds import SMALL_PAGES
 from perflib.model.run import Run
-
-__all__ = [
-    "compiled",
-    "core_difference",
-    "drawn",
-    "misses",
-    "page_ratio",
-    "reaches_of",
-    "ring_ratio",
-    "times",
-]
 
 _KIB = 1024
 _MOST_INSIDE = 4
-_FAR, _MARGIN = 1.5, 1.08
+_MAX_FACTOR, _MARGIN = 1.5, 1.08
 _EXTENT = "extent of the code that runs (KiB)"
 _STATES = {"all": "", "alone": ", alone", "shared": ", sibling busy"}
 _KNEES = {"all": "C3", "alone": "C3", "shared": "C1"}
@@ -62,8 +63,7 @@ def drawn(run: Run, tables: Tables) -> dict[str, Callable[[], Figure]]:
 def times(frame: pd.DataFrame, reaches: Reaches, step: str) -> Figure:
     """Time of a step against the size of the code, on each core and each kind of pages."""
     pattern = str(frame["pattern"].iloc[0])
-    figure = Figure(figsize=(8, 4.6))
-    axes = figure.subplots()
+    figure, axes = panel(8, 4.6)
     for i, (backing, of_backing) in enumerate(frame.groupby("backing", sort=False)):
         curves = of_backing.groupby(["state", "cpu"], sort=False, dropna=False)
         for j, ((state, cpu), mine) in enumerate(curves):
@@ -76,8 +76,8 @@ def times(frame: pd.DataFrame, reaches: Reaches, step: str) -> Figure:
             if state == "shared":
                 style |= {"ls": ":", "lw": 1.0, "mfc": "white", "alpha": 0.8}
             intervals(
-                axes, mine["code_bytes"] / _KIB, mine["step_ns"], mine["low_ns"], mine["high_ns"],
-                fmt=MARKS[j % 8], capsize=2,
+                axes, mine["code_bytes"] / _KIB, *with_ends(mine, "step_ns"), fmt=MARKS[j % 8],
+                capsize=2,
                 label=f"{pages(str(backing))}, {core}{_STATES[str(state)]}", **style,
             )  # fmt: skip
     predicted = frame.dropna(subset="predicted_ns").drop_duplicates("code_bytes")
@@ -87,16 +87,16 @@ def times(frame: pd.DataFrame, reaches: Reaches, step: str) -> Figure:
         x = predicted["code_bytes"] / _KIB
         axes.plot(x, predicted["predicted_ns"], color="0.35", lw=1, ls="-.", label=label)
     axes.set(xlabel=_EXTENT, ylabel=f"time per {step} (ns)")
-    axes.set_ylim(0, _MARGIN * _of_most(frame["step_ns"], frame["high_ns"]))
+    axes.set_ylim(0, _MARGIN * _of_most(frame["step_ns"], frame["step_ns_high"]))
     _size_axis(axes, frame)
     size_marks(axes, reaches.caches, low=True)
     _reach_marks(axes, reaches, low=True)
     what = _PATTERNS.get(step) or _PATTERNS.get(pattern, pattern)
     axes.set_title(f"Time per {step} against the size of the code: {what}")
-    beside = len(axes.containers) > _MOST_INSIDE  # or it would hide the curves
+    outside = len(axes.containers) > _MOST_INSIDE  # or it would hide the curves
     axes.legend(
         fontsize="small", title="95 % intervals", loc="upper left",
-        bbox_to_anchor=(1, 1) if beside else (0, 1),
+        bbox_to_anchor=(1, 1) if outside else (0, 1),
     )  # fmt: skip
     return figure
 
@@ -104,18 +104,17 @@ def times(frame: pd.DataFrame, reaches: Reaches, step: str) -> Figure:
 def page_ratio(frame: pd.DataFrame, knees: pd.DataFrame, reaches: Reaches) -> Figure:
     """How much longer the same code takes on 4 KiB than on 2 MiB pages, and the knees."""
     patterns = list(frame["pattern"].unique())
-    figure = Figure(figsize=(8, 3.0 * len(patterns) + 1.2))
-    panels = figure.subplots(len(patterns), 1, sharex=True, squeeze=False)[:, 0]
+    figure, panels = panels_above(len(patterns), 8, 3.0 * len(patterns) + 1.2)
     for axes, pattern in zip(panels, patterns, strict=True):
         mine = frame[frame["pattern"] == pattern]
         for i, (backing, one) in enumerate(mine.groupby("backing", sort=False)):
             shifted = one["code_bytes"] / _KIB * 1.02**i  # so that intervals do not hide each other
             intervals(
-                axes, shifted, one["extra_percent"], one["low_percent"], one["high_percent"],
+                axes, shifted, *with_ends(one, "extra_percent"),
                 label=f"4 KiB over {pages(str(backing))}",
             )  # fmt: skip
         if len(knees):
-            here = (knees["pattern"] == pattern) & (knees["beside"] != "line")
+            here = (knees["pattern"] == pattern) & (knees["compared_with"] != "line")
             _knee_marks(axes, knees[here & (knees["state"] != "shared")], mine)
         axes.axhline(0, color="0.3", lw=0.8)
         axes.set_ylabel("extra time on\n4 KiB pages (%)")
@@ -137,25 +136,22 @@ def ring_ratio(frame: pd.DataFrame, knees: pd.DataFrame, reaches: Reaches) -> Fi
         shared: dict[str, Any] = {"fmt": "o:", "mfc": "white"} if state == "shared" else {}
         x = mine["code_bytes"] / _KIB
         for i, (ring, name) in enumerate(rings.items()):
-            low, high = mine[f"low_{ring}_ns"], mine[f"high_{ring}_ns"]
-            intervals(
-                above, x, mine[f"{ring}_ns"], low, high, color=f"C{i}", label=name + words, **shared
-            )
+            ends = with_ends(mine, f"{ring}_ns")
+            intervals(above, x, *ends, color=f"C{i}", label=name + words, **shared)
         colour = _KNEES[str(state)]
         intervals(
-            below, x, mine["ratio"], mine["low_ratio"], mine["high_ratio"],
+            below, x, *with_ends(mine, "ratio"),
             color="C0" if state != "shared" else colour, label=f"one a page over one a line{words}",
             **shared,
         )  # fmt: skip
-    _knee_marks(below, knees[knees["beside"] == "line"], frame)
+    _knee_marks(below, knees[knees["compared_with"] == "line"], frame)
     above.set_title("the same ring of jumps on many and on few pages of 4 KiB", fontsize="medium")
     above.set_ylabel("time per jump (ns)")
     below.set(ylabel="times as long", xlabel="extent of the ring with one jump a page (KiB)")
     _log_limits(above, frame, *(f"{ring}_ns" for ring in rings))
     _log_limits(below, frame, "ratio")
     for axes in (above, below):
-        axes.set_yscale("log", base=2)
-        axes.yaxis.set_major_formatter(lambda value, _place: f"{value:g}")
+        doubling(axes.yaxis)
         _size_axis(axes, frame)
         _reach_marks(axes, reaches)
         once_each(axes)
@@ -177,7 +173,7 @@ def core_difference(frame: pd.DataFrame, reaches: Reaches) -> Figure:
 
 
 def compiled(frame: pd.DataFrame, knees: pd.DataFrame, reaches: Reaches) -> Figure:
-    """The compiled switch beside the assembled one: times, what 4 KiB pages cost, misses."""
+    """The compiled switch next to the assembled one: times, what 4 KiB pages cost, misses."""
     switches = {
         "random": ("assembled switch", "C0", "o"),
         "compiled": ("compiled switch", "C1", "s"),
@@ -194,13 +190,13 @@ def compiled(frame: pd.DataFrame, knees: pd.DataFrame, reaches: Reaches) -> Figu
         mine = frame[frame["pattern"] == pattern].assign(kib=lambda one: one["code_bytes"] / _KIB)
         for backing, one in mine.groupby("backing", sort=False):
             small = str(backing) == SMALL_PAGES
-            ends = (one[column] for column in ("step_ns", "low_ns", "high_ns"))
+            ends = with_ends(one, "step_ns")
             intervals(
                 panels[0], one["kib"], *ends, color=colour, fmt=f"{mark}-" if small else f"{mark}:",
                 mfc=colour if small else "white", label=f"{name}, {pages(str(backing))}",
             )  # fmt: skip
             if last is not None and one["extra_percent"].notna().any():
-                ends = (one[column] for column in ("extra_percent", "low_percent", "high_percent"))
+                ends = with_ends(one, "extra_percent")
                 words = f"{name}, 4 KiB over {pages(str(backing))}"
                 intervals(last, one["kib"], *ends, color=colour, fmt=f"{mark}-", label=words)
         known = mine.dropna(subset="misses_per_step")
@@ -208,15 +204,17 @@ def compiled(frame: pd.DataFrame, knees: pd.DataFrame, reaches: Reaches) -> Figu
             below.plot(
                 known["kib"], known["misses_per_step"], f"{mark}-", ms=4, color=colour, label=name
             )
-    panels[0].set(ylabel="time per step (ns)", title="The compiled switch beside the assembled one")
-    panels[0].set_ylim(0, _MARGIN * _of_most(frame["step_ns"], frame["high_ns"]))
+    panels[0].set(
+        ylabel="time per step (ns)", title="The compiled switch next to the assembled one"
+    )
+    panels[0].set_ylim(0, _MARGIN * _of_most(frame["step_ns"], frame["step_ns_high"]))
     if last is not None:
         last.axhline(0, color="0.3", lw=0.8)
         last.set_ylabel("extra time on\n4 KiB pages (%)")
         for pattern, (_, colour, _) in switches.items():
             known = knees[(knees["pattern"] == pattern) & (knees["state"] != "shared")]
             for place, high, low in zip(
-                known["size_bytes"], known["high_bytes"], known["low_bytes"], strict=True
+                known["size_bytes"], known["size_bytes_high"], known["size_bytes_low"], strict=True
             ):
                 last.axvspan(
                     max(low, frame["code_bytes"].min()) / _KIB,
@@ -238,8 +236,7 @@ def compiled(frame: pd.DataFrame, knees: pd.DataFrame, reaches: Reaches) -> Figu
 def misses(frame: pd.DataFrame, model: str, reaches: Reaches) -> Figure:
     """Simulated iTLB misses of a step above what 4 KiB pages cost it; counted ones if any."""
     paired = bool(frame["extra_ns"].notna().any())
-    figure = Figure(figsize=(8, 6.6 if paired else 3.8))
-    panels = figure.subplots(2 if paired else 1, 1, sharex=True, squeeze=False)[:, 0]
+    figure, panels = panels_above(2 if paired else 1, 8, 6.6 if paired else 3.8)
     above, below = panels[0], panels[-1]
     for i, (pattern, every) in enumerate(frame.groupby("pattern", sort=False)):
         style = {"ms": 4, "color": f"C{i}"}
@@ -252,7 +249,7 @@ def misses(frame: pd.DataFrame, model: str, reaches: Reaches) -> Figure:
         if counted.notna().any():
             above.plot(every["kib"], counted, "x", color=f"C{i}", label=f"{words}, measured")
         if paired:
-            ends = (every[name] for name in ("extra_ns", "low_ns", "high_ns"))
+            ends = with_ends(every, "extra_ns")
             intervals(below, every["kib"], *ends, color=f"C{i}", label=words)
     above.plot([], [], "o-", color="0.3", label="first level misses")
     above.plot([], [], "s:", color="0.3", label="both levels miss")
@@ -276,13 +273,15 @@ def misses(frame: pd.DataFrame, model: str, reaches: Reaches) -> Figure:
 def _of_most(values: pd.Series[float], highs: pd.Series[float]) -> float:
     """The top of what is drawn: intervals of very few batches may leave the figure."""
     most = float(values.max())
-    return max(most, float(highs[highs < _FAR * most].max()))
+    return max(most, float(highs[highs < _MAX_FACTOR * most].max()))
 
 
 def _log_limits(axes: Axes, frame: pd.DataFrame, *columns: str) -> None:
     """A range for points, whatever their intervals, with room for the legend."""
     values = frame[list(columns)].to_numpy(np.float64)
-    axes.set_ylim(float(np.nanmin(values)) / _FAR, float(np.nanmax(values)) * 2 * _FAR)
+    axes.set_ylim(
+        float(np.nanmin(values)) / _MAX_FACTOR, float(np.nanmax(values)) * 2 * _MAX_FACTOR
+    )
 
 
 def _knee_marks(axes: Axes, knees: pd.DataFrame, frame: pd.DataFrame) -> None:
@@ -290,7 +289,7 @@ def _knee_marks(axes: Axes, knees: pd.DataFrame, frame: pd.DataFrame) -> None:
     nowhere = frame["code_bytes"].min() / _KIB / 2
     for _, knee in knees.iterrows():
         low, middle, high = (
-            float(knee[name]) / _KIB for name in ("low_bytes", "size_bytes", "high_bytes")
+            float(knee[name]) / _KIB for name in ("size_bytes_low", "size_bytes", "size_bytes_high")
         )
         colour, words = _KNEES[str(knee["state"])], _STATES[str(knee["state"])]
         label = f"knee{words}, 95 % interval"

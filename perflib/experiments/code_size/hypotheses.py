@@ -13,24 +13,23 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perflib.experiments.code_size.claims import HYPOTHESES
 from perflib.experiments.code_size.reaches import Reaches
 from perflib.experiments.code_size.table import CodeTable
 from perflib.framework.page_control import PageControl
-from perflib.measure.pages.text_backings import SMALL_PAGES
+from perflib.measure.pages.kinds import SMALL_PAGES
 from perflib.model.finding import Finding
 from perflib.model.hypotheses import judge, unseen
 from perflib.model.sentences import size
+from perflib.stats.intervals import Floats
 
-__all__ = ["hypotheses"]
-
-Floats = NDArray[np.float64]
 Contrast = Callable[[Floats, Floats], Floats]
 Bound = Literal["", "upper", "lower"]
 _ITLB, _CACHE, _SOFTIRQ, _FREQUENCY = HYPOTHESES
-_FAR = 5.0  # in a sample so many times as long as its configuration's median, something interfered
+_MAX_TIMES_MEDIAN = (
+    5.0  # in a sample so many times as long as its configuration's median, something interfered
+)
 
 
 def hypotheses(
@@ -52,7 +51,7 @@ def hypotheses(
         slowest = int(np.argmax([np.nan_to_num(effect.slowdown.effect) for effect in effects]))
 
         def of_the_slowest(large: Floats, small: Floats) -> Floats:
-            return _beside_others(large - small, slowest)
+            return _over_others(large - small, slowest)
 
         what = f"the extra time of cpu{table.cores[slowest]} with large code"
         chosen_of_many = 1 - 0.05 / len(table.cores)
@@ -75,7 +74,9 @@ class _Sizes:
         self.table, self._pattern, self.backed = table, pattern, backed
         self.large, self.small = table.large(pattern), table.small(pattern, reaches)
         sizes = table.code_bytes(pattern)
-        self.words = f"{size(sizes[self.large[0]])} and more, beside {size(sizes[self.small[-1]])}"
+        self.words = (
+            f"{size(sizes[self.large[0]])} and more, compared with {size(sizes[self.small[-1]])}"
+        )
 
     def _mean(self, values: Floats) -> tuple[Floats, Floats]:
         return values[:, :, self.large].mean(axis=2), values[:, :, self.small].mean(axis=2)
@@ -99,7 +100,7 @@ class _Sizes:
         configuration, both = ["cpu", "pattern", "backing", "n"], ["time_ns", "softirqs"]
         rows = self.table.trials(both)
         median = rows.groupby(configuration)["time_ns"].transform("median")
-        rows = rows[rows["time_ns"] < _FAR * median]
+        rows = rows[rows["time_ns"] < _MAX_TIMES_MEDIAN * median]
         away = rows[both] - rows.groupby(configuration)[both].transform("mean")
         scatter = float((away["softirqs"] ** 2).sum())
         if not scatter:
@@ -109,13 +110,13 @@ class _Sizes:
         return max(0.0, slope + 2 * float(left.std()) / math.sqrt(scatter))
 
 
-def _beside_others(extra: Floats, core: int) -> Floats:
+def _over_others(extra: Floats, core: int) -> Floats:
     """``[round]``: a core's extra time less the median of those of the others that have one."""
     others = np.delete(extra, core, axis=1)
     some = np.isfinite(others).any(axis=1)
-    beside = np.full(len(extra), np.nan)
-    beside[some] = extra[some, core] - np.nanmedian(others[some], axis=1)
-    return beside
+    over = np.full(len(extra), np.nan)
+    over[some] = extra[some, core] - np.nanmedian(others[some], axis=1)
+    return over
 
 
 def _judged(
@@ -162,7 +163,9 @@ def _judged(
     else:
         softirq = unseen(_SOFTIRQ, what, "the samples hold no counts of soft interrupts")
     if not sizes.table.huge:
-        why = "no huge pages were available, which would tell the iTLB's misses from the caches'"
+        why = (
+            "no huge pages were available, which would separate the iTLB's misses from the caches'"
+        )
         return [unseen(name, what, why) for name in (_ITLB, _CACHE)] + [softirq, frequency]
     left = blocks(sizes.log(sizes.table.huge[0]))
     how = "what 2 MiB pages save in the same code"

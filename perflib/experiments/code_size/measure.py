@@ -11,8 +11,8 @@ from perflib.experiments.code_size.reaches import itlb_reach_bytes
 from perflib.experiments.code_size.table import COMPILED, RINGS, CodeTable
 from perflib.experiments.code_size.trials import (
     SAMPLE_MS,
+    CodeConfiguration,
     CodeTrials,
-    Configuration,
     bounds_of,
     calibrate,
     page_reach,
@@ -21,14 +21,15 @@ from perflib.framework.experiment import Session
 from perflib.framework.page_control import PageControl
 from perflib.kernels import Build
 from perflib.measure.pages.backings import resolve
-from perflib.measure.pages.text_backings import BACKINGS, SMALL_PAGES
+from perflib.measure.pages.kinds import BACKINGS, SMALL_PAGES
 from perflib.model.errors import MeasurementError
-
-__all__ = ["Sweep", "pilot", "plan", "take", "trials"]
 
 _KNOWN = (*(name for name in BACKINGS if name != "loaded"), "hugectl")
 _APART = {(pattern, "hugectl") for pattern in (*RINGS, COMPILED)}  # not in that program's text
-_OFTEN, _SELDOM = 2, 4  # rounds from one visit to the next, of what tells no knee
+_SWITCH_EVERY_ROUNDS, _OTHERS_EVERY_ROUNDS = (
+    2,
+    4,
+)  # rounds from one visit to the next, of what shows no knee
 _NOTHING_LEFT = (
     "hugectl puts a program's own text on huge pages, and neither the ring of pattern 'chase' nor "
     "the compiled switch is part of it: name another pattern or backing"
@@ -96,12 +97,12 @@ def pilot(sweep: Sweep, params: CodeParams, plan: Mapping[str, Any]) -> dict[str
         reasons = "; ".join(f"{name}: {why}" for name, why in absent.items())
         msg = f"none of the backings is available here: {reasons}"
         raise MeasurementError(msg)
-    # The ring on few pages stands beside the chase on small ones: once is enough.
+    # The ring on few pages is compared with the chase on small ones: once is enough.
     control = SMALL_PAGES if SMALL_PAGES in backings else backings[0]
     pairs = page_reach(sweep.kernel, where, backings)
     knee = _of_the_knee(sweep.patterns, backings, PageControl(pairs))
     configurations = [
-        Configuration(core, pattern, n, backing, count, *_turn(pattern, backing, knee))
+        CodeConfiguration(core, pattern, n, backing, count, *_visits(pattern, backing, knee))
         for core in range(len(cores))
         for (pattern, n), count in steps.items()
         for backing in backings
@@ -120,7 +121,7 @@ def pilot(sweep: Sweep, params: CodeParams, plan: Mapping[str, Any]) -> dict[str
 def _of_the_knee(
     patterns: Sequence[str], backings: Sequence[str], control: PageControl
 ) -> set[tuple[str, str]]:
-    """Patterns and backings that tell where the knee is; none where nothing else is measured.
+    """Patterns and backings that show where the knee is; none where nothing else is measured.
 
     The chase on 4 KiB pages, and on 2 MiB pages where the host backs them, or else its control.
     """
@@ -132,7 +133,7 @@ def _of_the_knee(
     return {(ring, SMALL_PAGES) for ring in RINGS}
 
 
-def _turn(pattern: str, backing: str, knee: set[tuple[str, str]]) -> tuple[int, int]:
+def _visits(pattern: str, backing: str, knee: set[tuple[str, str]]) -> tuple[int, int]:
     """In which rounds a pattern is visited: a knee takes many of them, the others take turns.
 
     The switch, by which cores are compared, and its compiled control in every second. What is
@@ -140,7 +141,9 @@ def _turn(pattern: str, backing: str, knee: set[tuple[str, str]]) -> tuple[int, 
     """
     if not knee or (pattern, backing) in knee:
         return 1, 0
-    return (_OFTEN, 0) if pattern in ("random", COMPILED) else (_SELDOM, 1)
+    return (
+        (_SWITCH_EVERY_ROUNDS, 0) if pattern in ("random", COMPILED) else (_OTHERS_EVERY_ROUNDS, 1)
+    )
 
 
 def trials(sweep: Sweep, params: CodeParams, plan: Mapping[str, Any]) -> CodeTrials:
@@ -150,7 +153,7 @@ def trials(sweep: Sweep, params: CodeParams, plan: Mapping[str, Any]) -> CodeTri
         sweep.kernel,
         sweep.program() if hugectl and sweep.program is not None else None,
         [params.conditions(cpu) for cpu in plan["cores"]],
-        [Configuration(*one) for one in plan["configurations"]],
+        [CodeConfiguration(*one) for one in plan["configurations"]],
         piece_bytes=plan["piece_bytes"],
         trial_ms=params.trial_ms,
         seed=params.seed,

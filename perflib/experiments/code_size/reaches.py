@@ -11,8 +11,6 @@ from perflib.machine.hardware.known_tlbs import known_tlbs, tlbs_of
 from perflib.machine.hardware.microarch import microarchitecture
 from perflib.machine.hardware.tlbs import reach_bytes
 
-__all__ = ["Reaches", "itlb_reach_bytes"]
-
 
 @dataclass(frozen=True)
 class Reaches:
@@ -43,7 +41,7 @@ class Reaches:
 
     @property
     def halved(self) -> Reaches:
-        """With the halves beside the whole: what two active threads may leave each other."""
+        """With the halves next to the whole: what two active threads may leave each other."""
         halves = {f"{name}'s half": reach // 2 for name, reach in self.tlbs.items()}
         return replace(self, tlbs=self.tlbs | halves)
 

@@ -13,19 +13,16 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from perflib.experiments.code_size.reaches import Reaches
-from perflib.framework.brackets import Told, tell
+from perflib.framework.brackets import CoreStates, classify
 from perflib.framework.samples import mean_of_known, round_starts, usable
 from perflib.framework.schema import check_cells
-from perflib.measure.pages.text_backings import SMALL_PAGES
+from perflib.measure.pages.kinds import SMALL_PAGES
 from perflib.model.errors import UserError
 from perflib.stats.compare import CoreComparison, compare_cores
-from perflib.stats.interval import Interval, percent
-from perflib.stats.intervals import block_means, t_interval, time_blocks
+from perflib.stats.interval import Interval, columns, exp, percent
+from perflib.stats.intervals import Floats, batch_means, t_interval, time_batches
 from perflib.stats.knees import Knees, find_knees
 
-__all__ = ["COMPILED", "RINGS", "CodeTable"]
-
-Floats = NDArray[np.float64]
 _PATTERNS = ("random", "compiled", "page", "chase", "line")
 _BACKINGS = ("loaded", SMALL_PAGES, "thp", "collapse", "hugetlb", "hugectl")
 _SHAPES: dict[str, Any] = {"chase": "cyclic"}
@@ -46,16 +43,18 @@ class CodeTable:
     Where probes tell when a core was alone, the table is of those samples (``state`` "alone") or of
     those whose sibling thread was busy at both ends ("shared"). Trials often have none of either,
     so a time is the median over a batch: its CPU time, which leaves out what other tasks take.
-    Where nothing is told, all samples count, a time is a round's, and configurations are compared
+    Where no state is known, all samples count, a time is a round's, and configurations are compared
     within rounds.
     """
 
     def __init__(self, samples: pd.DataFrame, state: State = "alone") -> None:
         samples = usable(samples)
-        told = tell(samples)
-        self.told = told if told is not None and told.any_told else None
+        core_states = classify(samples)
+        self.core_states = (
+            core_states if core_states is not None and core_states.any_calibrated else None
+        )
         time_ns = samples["time_ns"]
-        if told is not None and "cpu_time_ns" in samples:
+        if core_states is not None and "cpu_time_ns" in samples:
             time_ns = samples["cpu_time_ns"].where(samples["cpu_time_ns"] > 0, time_ns)
         samples = samples.assign(
             pattern=samples["pattern"].astype(str),  # a user's table may name them by numbers
@@ -82,11 +81,11 @@ class CodeTable:
         self.samples = samples  # in whatever state
         rounds = np.array(sorted(set(samples["round"])))
         start_s = round_starts(samples, rounds)
-        blocks = time_blocks(start_s, len(rounds))
-        if self.told is None:
+        blocks = time_batches(start_s, len(rounds))
+        if self.core_states is None:
             self._rows = samples.assign(time=np.searchsorted(rounds, samples["round"]))
         else:
-            here = _in_state(samples, self.told, state)
+            here = _in_state(samples, self.core_states, state)
             places = blocks[np.searchsorted(rounds, samples["round"])]
             self._rows = samples.assign(time=places)[here]
             first = np.searchsorted(blocks, np.arange(blocks.max() + 1))
@@ -97,14 +96,14 @@ class CodeTable:
 
     @classmethod
     def shared(cls, samples: pd.DataFrame) -> Self | None:
-        """The table of a busy sibling; ``None`` where nothing is told, or no sample is such."""
+        """The table of a busy sibling; ``None`` where no state is known, or no sample is such."""
         table = cls(samples, "shared")
-        return table if table.told is not None and len(table._rows) else None
+        return table if table.core_states is not None and len(table._rows) else None
 
     def share_alone(self, cpu: int) -> float:
-        """The share of a core's samples that had it alone; NaN where nothing is told."""
+        """The share of a core's samples that had it alone; NaN where no state is known."""
         mine = (self.samples["cpu"] == cpu).to_numpy()
-        return math.nan if self.told is None else float(self.told.alone[mine].mean())
+        return math.nan if self.core_states is None else float(self.core_states.alone[mine].mean())
 
     @property
     def sweeps(self) -> list[str]:
@@ -174,17 +173,17 @@ class CodeTable:
             self._kept[pattern, backing, column] = found
         return self._kept[pattern, backing, column]
 
-    def trials(self, columns: Sequence[str]) -> pd.DataFrame:
+    def trials(self, names: Sequence[str]) -> pd.DataFrame:
         """Sums of columns over the samples of each trial, in whatever state the core was."""
         labels = ["cpu", "pattern", "backing", "n"]
-        rows = self.samples[["round", *labels, *columns]].dropna()
-        if self.told is None:
+        rows = self.samples[["round", *labels, *names]].dropna()
+        if self.core_states is None:
             return rows
-        return rows.groupby(["round", *labels], as_index=False, sort=False)[list(columns)].sum()
+        return rows.groupby(["round", *labels], as_index=False, sort=False)[list(names)].sum()
 
     def by_block(self, values: Floats) -> Floats:
         """``[block, ...]`` of ``[time, ...]``: robust means over the rounds of each batch."""
-        return block_means(values, self.blocks)
+        return batch_means(values, self.blocks)
 
     # --- time against size -----------------------------------------------------------------------
 
@@ -193,11 +192,8 @@ class CodeTable:
         log_ns = np.log(self.values(pattern, backing))
         chosen = log_ns if cpu is None else log_ns[:, [self.cores.index(cpu)]]
         blocks = self.by_block(mean_of_known(chosen))
-        rows = [
-            tuple(math.exp(value) for value in t_interval(blocks[:, column]))
-            for column in range(blocks.shape[1])
-        ]
-        table = pd.DataFrame(rows, columns=["step_ns", "low_ns", "high_ns"])
+        found = [exp(t_interval(column)) for column in blocks.T]
+        table = pd.DataFrame([columns("step_ns", one) for one in found])
         table.insert(0, "code_bytes", self.code_bytes(pattern))
         return table
 
@@ -240,7 +236,7 @@ class CodeTable:
     def _compared(self, log_ns: Floats, control: Floats) -> Floats:
         """``[block, n]``: log of a time over its control's, both ``[time, cpu, n]``.
 
-        On each core where both were measured at one time. While a sibling is busy that is seldom:
+        On each core where both were measured at one time. While a sibling is busy that is rare:
         a batch often lacks one of them. Then means over the cores are compared, and the control is
         filled in: it is a size's level and a batch's.
         """
@@ -263,12 +259,12 @@ class CodeTable:
         Where only samples that had the core alone count, what is left of the scatter is each
         core's own: then every core's batches are batches.
         """
-        if self.told is None:
+        if self.core_states is None:
             return self._compared(log_ns, control)
-        rows, beside = (one.reshape(-1, one.shape[2]) for one in (log_ns, control))
-        filled = _additive(beside)
+        rows, controls = (one.reshape(-1, one.shape[2]) for one in (log_ns, control))
+        filled = _additive(controls)
         if self.state == "alone":
-            filled = np.where(np.isfinite(beside), beside, filled)
+            filled = np.where(np.isfinite(controls), controls, filled)
         return rows - filled
 
     # --- one jump a page against one a line ------------------------------------------------------
@@ -320,10 +316,10 @@ class CodeTable:
 
         Cores that lack a size in a round are left out of that round. Where only samples that had
         the core alone count, some size is often missing: then the mean is of what there is, each
-        size beside its own level in the run.
+        size compared with its own level in the run.
         """
         log_ns = np.log(self.values(pattern, backing)[:, :, chosen])
-        if self.told is None:
+        if self.core_states is None:
             return compare_cores(log_ns.mean(axis=2), self.start_s)
         levels = mean_of_known(log_ns.reshape(-1, len(chosen)), axis=0)
         return compare_cores(mean_of_known(log_ns - levels, axis=2), self.start_s)
@@ -371,7 +367,7 @@ def _additive(values: Floats) -> Floats:
     return np.asarray(times + sizes, dtype=np.float64)
 
 
-def _in_state(samples: pd.DataFrame, told: Told, state: State) -> NDArray[np.bool_]:
+def _in_state(samples: pd.DataFrame, core_states: CoreStates, state: State) -> NDArray[np.bool_]:
     """Which rows a table of that state has.
 
     Who had the core in the sample before, another task or the sibling, has replaced what the
@@ -382,7 +378,7 @@ def _in_state(samples: pd.DataFrame, told: Told, state: State) -> NDArray[np.boo
     for name in ("run_delay_ns", "involuntary_switches"):
         if name in samples:
             interrupted |= samples[name].to_numpy(np.float64, na_value=0.0) > 0
-    here = (told.alone if state == "alone" else told.shared) & ~interrupted
+    here = (core_states.alone if state == "alone" else core_states.shared) & ~interrupted
     trials = samples.groupby(["round", "cpu", "pattern", "backing", "n"], sort=False).ngroup()
     first = np.append(True, np.diff(trials) != 0)
     settled = first | np.append(True, here[:-1])

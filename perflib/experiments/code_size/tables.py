@@ -10,22 +10,12 @@ import pandas as pd
 
 from perflib.experiments.code_size.reaches import Reaches
 from perflib.experiments.code_size.table import RINGS, CodeTable
-from perflib.measure.pages.text_backings import SMALL_PAGES
+from perflib.framework.samples import labelled
+from perflib.measure.pages.kinds import SMALL_PAGES
 from perflib.model.run import Run
-from perflib.stats.interval import Interval, percent
-from perflib.stats.intervals import t_interval
+from perflib.stats.interval import NO_INTERVAL, Interval, columns, percent
+from perflib.stats.intervals import t_interval, t_intervals
 from perflib.stats.knees import Knees
-
-__all__ = [
-    "backings",
-    "core_difference",
-    "knees",
-    "miss_costs",
-    "misses",
-    "page_ratio",
-    "ring_ratio",
-    "times",
-]
 
 _MOST_CORES = 8
 
@@ -41,9 +31,9 @@ def times(
 ) -> pd.DataFrame:
     """Time of a step at each size: of each core, or of the mean of many (``cpu`` is missing).
 
-    ``state``: "alone", or "all" where nothing is told; of ``shared``, the table of a busy sibling,
-    all cores together. ``predicted_ns``, of code at random on the last backing: misses as often as
-    the caches' sizes say, their costs fitted (``CodeTable.miss_model``).
+    ``state``: "alone", or "all" where no state is known; of ``shared``, the table of a busy
+    sibling, all cores together. ``predicted_ns``, of code at random on the last backing: misses as
+    often as the caches' sizes say, their costs fitted (``CodeTable.miss_model``).
     """
     few = len(table.cores) <= _MOST_CORES
     curves: list[tuple[CodeTable, str, int | None]] = [
@@ -56,11 +46,8 @@ def times(
     parts = []
     for of, backing, cpu in curves:
         curve = of.curve(pattern, backing, cpu)
-        curve.insert(0, "state", _state(of))
-        curve.insert(0, "cpu", pd.Series([cpu] * len(curve), dtype="Int64"))
-        curve.insert(0, "backing", backing)
-        curve.insert(0, "pattern", pattern)
-        parts.append(curve)
+        cpus = pd.Series([cpu] * len(curve), dtype="Int64")
+        parts.append(labelled(curve, pattern=pattern, backing=backing, cpu=cpus, state=_state(of)))
     frame = pd.concat(parts, ignore_index=True).assign(predicted_ns=np.nan)
     levels, last = _fitting(table, pattern, reaches), table.backings[-1]
     here = (frame["backing"] == last) & (frame["state"] != "shared")
@@ -71,7 +58,7 @@ def times(
 
 
 def _state(table: CodeTable) -> str:
-    return table.state if table.told is not None else "all"
+    return table.state if table.core_states is not None else "all"
 
 
 def miss_costs(table: CodeTable, pattern: str, reaches: Reaches) -> pd.DataFrame:
@@ -82,10 +69,8 @@ def miss_costs(table: CodeTable, pattern: str, reaches: Reaches) -> pd.DataFrame
 
 
 def _ends(name: str, found: Iterable[Interval]) -> pd.DataFrame:
-    """Intervals as the columns ``NAME_UNIT``, ``low_UNIT`` and ``high_UNIT``."""
-    unit = name.rpartition("_")[2]
-    rows = [tuple(one) for one in found]
-    return pd.DataFrame(rows, columns=[name, f"low_{unit}", f"high_{unit}"])
+    """One row for each interval: ``name``, ``name_low``, ``name_high``."""
+    return pd.DataFrame([columns(name, one) for one in found])
 
 
 def page_ratio(table: CodeTable) -> pd.DataFrame:
@@ -95,15 +80,13 @@ def page_ratio(table: CodeTable) -> pd.DataFrame:
         for huge in table.huge if SMALL_PAGES in table.backings else ():
             blocks = table.page_ratio(pattern, huge)
             part = _ends("extra_percent", (percent(t_interval(column)) for column in blocks.T))
-            part.insert(0, "code_bytes", table.code_bytes(pattern))
-            part.insert(0, "backing", huge)
-            part.insert(0, "pattern", pattern)
-            parts.append(part)
+            sizes = table.code_bytes(pattern)
+            parts.append(labelled(part, pattern=pattern, backing=huge, code_bytes=sizes))
     return _joined(parts, ["pattern", "backing", "code_bytes", "extra_percent"])
 
 
 def knees(table: CodeTable, shared: CodeTable | None = None) -> pd.DataFrame:
-    """Each knee: of which pattern, beside what (a backing, or the ring ``line``), and where.
+    """Each knee: of which pattern, compared with what (a backing, or the ring ``line``), and where.
 
     ``state``: as of ``times``; while a sibling is busy, the chase's only.
     """
@@ -118,12 +101,12 @@ def knees(table: CodeTable, shared: CodeTable | None = None) -> pd.DataFrame:
         if table.has_ring_control:
             found.append((RINGS[0], RINGS[1], _state(of), of.ring_knees()))
     rows = [
-        (pattern, beside, state, *knee.size, percent(knee.height).effect, knee.p)
-        for pattern, beside, state, known in found
+        (pattern, control, state, *knee.size, percent(knee.height).effect, knee.p)
+        for pattern, control, state, known in found
         for knee in known.knees
     ]
-    columns = ["pattern", "beside", "state", "size_bytes", "low_bytes", "high_bytes"]
-    return pd.DataFrame(rows, columns=[*columns, "height_percent", "p"])
+    names = ["pattern", "compared_with", "state", *columns("size_bytes", NO_INTERVAL)]
+    return pd.DataFrame(rows, columns=[*names, "height_percent", "p"])
 
 
 def ring_ratio(table: CodeTable, shared: CodeTable | None = None) -> pd.DataFrame:
@@ -138,11 +121,10 @@ def _ring_ratio(table: CodeTable) -> pd.DataFrame:
     frame = pd.DataFrame({"state": _state(table), "code_bytes": extent})
     for pattern in RINGS:
         curve = table.curve(pattern, SMALL_PAGES).iloc[table.ring_places(pattern)]
-        for name, column in (("", "step_ns"), ("low_", "low_ns"), ("high_", "high_ns")):
-            frame[f"{name}{pattern}_ns"] = curve[column].to_numpy()
-    ratio = np.exp([tuple(t_interval(column)) for column in blocks.T])
-    frame[["ratio", "low_ratio", "high_ratio"]] = ratio.reshape(-1, 3)
-    return frame
+        for end in ("", "_low", "_high"):
+            frame[f"{pattern}_ns{end}"] = curve[f"step_ns{end}"].to_numpy()
+    ratios = (Interval(*np.exp(t_interval(column))) for column in blocks.T)
+    return frame.join(_ends("ratio", ratios))
 
 
 def core_difference(table: CodeTable, pattern: str) -> pd.DataFrame:
@@ -155,10 +137,7 @@ def core_difference(table: CodeTable, pattern: str) -> pd.DataFrame:
         compared = table.difference_by_size(pattern, backing)
         for place, cpu in enumerate(table.cores):
             part = _ends("slowdown_percent", (one.effects[place].slowdown for one in compared))
-            part.insert(0, "code_bytes", sizes)
-            part.insert(0, "cpu", cpu)
-            part.insert(0, "backing", backing)
-            parts.append(part)
+            parts.append(labelled(part, backing=backing, cpu=cpu, code_bytes=sizes))
     return _joined(parts, ["backing", "cpu", "code_bytes", "slowdown_percent"])
 
 
@@ -170,10 +149,8 @@ def misses(table: CodeTable, simulated: Mapping[str, Any]) -> pd.DataFrame:
         mine = rows[rows["pattern"] == pattern].set_index("n")
         if mine.empty:
             continue
-        part = _extra_ns(table, pattern)
-        part.insert(0, "code_bytes", table.code_bytes(pattern))
-        part.insert(0, "n", table.sizes(pattern))
-        part.insert(0, "pattern", pattern)
+        sizes = {"n": table.sizes(pattern), "code_bytes": table.code_bytes(pattern)}
+        part = labelled(_extra_ns(table, pattern), pattern=pattern, **sizes)
         for column in ("misses_per_step", "walks_per_step"):
             part[column] = mine[column].reindex(part["n"]).to_numpy()
         counted = table.values(pattern, SMALL_PAGES, "itlb_misses")
@@ -187,22 +164,21 @@ def misses(table: CodeTable, simulated: Mapping[str, Any]) -> pd.DataFrame:
 def _extra_ns(table: CodeTable, pattern: str) -> pd.DataFrame:
     """Time of a step on 4 KiB pages beyond that on 2 MiB pages; NaN where one was not measured."""
     if not table.huge or SMALL_PAGES not in table.backings:
-        nothing = Interval(np.nan, np.nan, np.nan)
-        return _ends("extra_ns", [nothing] * len(table.sizes(pattern)))
+        return _ends("extra_ns", [NO_INTERVAL] * len(table.sizes(pattern)))
     huge_ns = table.curve(pattern, table.huge[0])["step_ns"].to_numpy()
     blocks = table.page_ratio(pattern, table.huge[0])
-    found = zip(huge_ns, (t_interval(column) for column in blocks.T), strict=True)
+    found = zip(huge_ns, t_intervals(blocks), strict=True)
     return _ends("extra_ns", (Interval(*(ns * np.expm1(ends))) for ns, ends in found))
 
 
 def backings(run: Run) -> pd.DataFrame:
     """On each kind of pages: how many samples, and how many whose pages were verified."""
-    columns = {"samples": ("round", "size")}
+    kept_as = {"samples": ("round", "size")}
     if "ok" in run.samples:
-        columns["verified"] = ("ok", "sum")
+        kept_as["verified"] = ("ok", "sum")
     if "huge_bytes" in run.samples:
-        columns["huge_bytes"] = ("huge_bytes", "median")
-    kept = run.samples.groupby("backing").agg(**columns).reset_index()
+        kept_as["huge_bytes"] = ("huge_bytes", "median")
+    kept = run.samples.groupby("backing").agg(**kept_as).reset_index()
     if "huge_bytes" in kept:
         kept["huge_kib"] = kept.pop("huge_bytes") / 1024
     absent = run.provenance.get("plan", {}).get("absent", {})
@@ -210,5 +186,5 @@ def backings(run: Run) -> pd.DataFrame:
     return kept.merge(lacking, on="backing", how="outer") if absent else kept
 
 
-def _joined(parts: Sequence[pd.DataFrame], columns: Sequence[str]) -> pd.DataFrame:
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(columns))
+def _joined(parts: Sequence[pd.DataFrame], names: Sequence[str]) -> pd.DataFrame:
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(names))

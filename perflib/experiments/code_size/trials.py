@@ -21,7 +21,7 @@ from perflib.framework.brackets import BRACKET_COLUMNS, bracket_columns, core_mh
 from perflib.framework.page_control import timed_pairs
 from perflib.framework.watch import Watch
 from perflib.instruments.counters.events import event
-from perflib.instruments.counters.groups import Group
+from perflib.instruments.counters.groups import CounterGroup
 from perflib.instruments.counters.watched import watch
 from perflib.kernels import Build, record
 from perflib.machine.activity.interrupts import CoreActivity, core_activity
@@ -29,28 +29,19 @@ from perflib.machine.hardware.pmu import pmu
 from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 from perflib.measure.pages import smaps
-from perflib.measure.pages.text_backings import BACKINGS, SMALL_PAGES, explain
+from perflib.measure.pages.kinds import BACKINGS, SMALL_PAGES
+from perflib.measure.pages.refusals import explain
 from perflib.measure.process import Out, Worker, WorkerError
 from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
 from perflib.model.errors import MeasurementError, UserError
-
-__all__ = [
-    "SAMPLE_MS",
-    "Bounds",
-    "CodeTrials",
-    "Configuration",
-    "bounds_of",
-    "calibrate",
-    "page_reach",
-]
 
 PATTERNS = {"random": 0, "page": 1, "chase": 2, "line": 3, COMPILED: 4}
 _PAGE_KIB, _HUGE_KIB = 4, 2048
 _TIMEOUT_S = 60.0
 _JUMP_BYTES = 5  # of a ring
 _LEAST_STEPS = 2000
-SAMPLE_MS = 0.3  # long beside its probes, short beside what a sibling does
+SAMPLE_MS = 0.3  # long compared with its probes, short with what a sibling does
 _PILOT_SAMPLES = 4
 _MOST_TIMES = 3  # as many samples as a trial has, where too few of them are alone
 _ENOUGH = 3  # alone samples of a trial: their median is none that an interrupt made
@@ -68,7 +59,7 @@ _MEASURED = (  # unless the trial failed before, or was made by a program
 _TUPLE = re.compile(r"\((\d+), ([\d.]+), (\d+)\)")
 
 
-class Configuration(NamedTuple):
+class CodeConfiguration(NamedTuple):
     """What one trial measures, and in which rounds.
 
     ``core`` counts the run's cores from 0, ``steps`` are a sample's. It is visited in the first
@@ -176,7 +167,7 @@ def _warm_steps(pattern: str, n: int) -> int:
 
 
 def _place(worker: Worker, pattern: str, n: int, backing: str, seed: int) -> tuple[int, int, int]:
-    """Place the code: the kernel's answer (0: it lies there), and the range of addresses."""
+    """Place the code: the kernel's answer (0: it is there), and the range of addresses."""
     answer, (where,) = worker.call(
         "code_lay", PATTERNS[pattern], n, BACKINGS[backing], seed, Out("u8", 2),
         timeout_s=_TIMEOUT_S,
@@ -266,7 +257,7 @@ class CodeTrials(Workers):
     """A worker on each core, which places the code anew in every trial.
 
     One process measures all backings of a core, so that process-to-process variation is not taken
-    for an effect of the pages. Each trial has fresh pages, so that where they lie physically
+    for an effect of the pages. Each trial has fresh pages, so that their physical place
     widens the interval.
     """
 
@@ -275,7 +266,7 @@ class CodeTrials(Workers):
         build: Build,
         program: Build | None,
         conditions: Sequence[Conditions],
-        configurations: Sequence[Configuration],
+        configurations: Sequence[CodeConfiguration],
         *,
         piece_bytes: int,
         trial_ms: float,
@@ -293,7 +284,7 @@ class CodeTrials(Workers):
         self._perf_map = perf_map
         self._maps: set[Path] = set()
         self._checksums: dict[tuple[int, str, int], list[int]] = {}
-        self._counters: dict[int, tuple[int, Group]] = {}
+        self._counters: dict[int, tuple[int, CounterGroup]] = {}
         self._columns: list[str] = []
         self._counts = False
 
@@ -350,7 +341,7 @@ class CodeTrials(Workers):
 
     # --- in a worker -----------------------------------------------------------------------------
 
-    def _by_worker(self, wanted: Configuration, cpu: int, round_: int) -> dict[str, Any]:
+    def _by_worker(self, wanted: CodeConfiguration, cpu: int, round_: int) -> dict[str, Any]:
         worker = self[wanted.core]
         answer, begin, end = _place(
             worker, wanted.pattern, wanted.n, wanted.backing, self._seed + round_
@@ -396,7 +387,7 @@ class CodeTrials(Workers):
             "ok": (right & here & (not lacking)).tolist(),
         }
 
-    def _until_alone(self, worker: Worker, wanted: Configuration, cpu: int) -> NDArray[Any]:
+    def _until_alone(self, worker: Worker, wanted: CodeConfiguration, cpu: int) -> NDArray[Any]:
         """The samples of a trial: more of them where too few had the core alone."""
         pattern, warm_steps = wanted.pattern, _warm_steps(wanted.pattern, wanted.n)
         done = _run(worker, pattern, warm_steps, wanted.steps, self._samples)
@@ -405,14 +396,14 @@ class CodeTrials(Workers):
             alone = self._watch.alone(cpu, done["sample"])
             if alone is None or alone >= enough:
                 break
-            # The code goes on; what another task put in its place meanwhile is warmed up.
+            # The code continues; what another task put in its place meanwhile is warmed up.
             more = _run(worker, pattern, wanted.steps, wanted.steps, self._samples)
             done = np.concatenate([done, more])
         self._watch.add(cpu, done["sample"])
         return done
 
     def _right(
-        self, wanted: Configuration, round_: int, checksums: list[int], cpu: int
+        self, wanted: CodeConfiguration, round_: int, checksums: list[int], cpu: int
     ) -> NDArray[np.bool_]:
         """Which samples computed what the first core of the round did in them."""
         known = self._checksums.setdefault((round_, wanted.pattern, wanted.n), [])
@@ -426,7 +417,7 @@ class CodeTrials(Workers):
         return right
 
     def _write_map(self, worker: Worker) -> None:
-        """Names for a profiler that attaches: the code no longer lies in the library's file."""
+        """Names for a profiler that attaches: the code is no longer in the library's file."""
         path = Path(f"/tmp/perf-{worker.pid}.map")  # noqa: S108 (where perf looks)
         if not self._perf_map or path in self._maps:
             return
@@ -436,7 +427,7 @@ class CodeTrials(Workers):
         if answer:
             self.problems[f"{path} cannot be written: {os.strerror(int(answer))}"] = None
 
-    def _opened(self, core: int, worker: Worker) -> Group | None:
+    def _opened(self, core: int, worker: Worker) -> CounterGroup | None:
         """A counter of iTLB misses on the worker, where the processor has one."""
         if not self._counts or worker.pid is None:
             return None
@@ -444,7 +435,7 @@ class CodeTrials(Workers):
         if group is None or pid != worker.pid:
             if group is not None:
                 group.close()
-            group = Group([event(_EVENT)], watch(pid=worker.pid))
+            group = CounterGroup([event(_EVENT)], watch(pid=worker.pid))
             group.enable()
             self._counters[core] = (worker.pid, group)
         if group.refused:
@@ -454,7 +445,7 @@ class CodeTrials(Workers):
 
     # --- as a program ----------------------------------------------------------------------------
 
-    def _by_program(self, wanted: Configuration, cpu: int, seed: int) -> dict[str, Any]:
+    def _by_program(self, wanted: CodeConfiguration, cpu: int, seed: int) -> dict[str, Any]:
         """Time and pages as the program under hugectl reports them."""
         assert self._program is not None
         words = ["hugectl", "--text", str(self._program.library), "--smaps"]
@@ -476,7 +467,7 @@ class CodeTrials(Workers):
             msg = f"{' '.join(words)} ended with status {answer.returncode}: {answer.stderr[:500]}"
             raise WorkerError(msg)
         found = _dumped_pages(answer.stderr)
-        lacking = next(filter(None, map(_unmet_by_program, found)), "")
+        lacking = next(filter(None, map(_violated_by_program, found)), "")
         if len(found) != _DUMPS:
             lacking = "the program did not report its pages"
         if lacking:
@@ -501,7 +492,7 @@ def _activity(meanwhile: CoreActivity) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count is not None}
 
 
-def _unmet_by_program(pages: smaps.TextPages) -> str:
+def _violated_by_program(pages: smaps.TextPages) -> str:
     """A program's text comes into memory as it is touched: what is there must be on huge pages."""
     return smaps.violated("hugectl", replace(pages, size_bytes=max(pages.resident_bytes, 1)))
 

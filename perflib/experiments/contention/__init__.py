@@ -16,6 +16,7 @@ from perflib.experiments.contention.claims import CLAIMS
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import Params, Words, budget, known_names, parameter, precision
 from perflib.framework.schema import Column
+from perflib.framework.steps import Drawing, Steps
 
 __all__ = [
     "COUNTERS",
@@ -90,6 +91,7 @@ class Contention(Experiment):
     notebook = "19_contention"
     Params = ContentionParams
     live_rounds = 2
+    placed_by_line = True
     claims = CLAIMS
     columns = (
         Column("round", "integer", "", "number of the round", True, "key"),
@@ -126,6 +128,16 @@ class Contention(Experiment):
         "quick": {"budget_s": 12.0},
         "full": {"budget_s": 300.0, "cores": "all", "precision_percent": 0.3},
     }
+
+    def _steps(self) -> Steps[ContentionParams]:
+        from perflib.experiments.contention import analyse, measure
+
+        return Steps(measure, analyse, levels=analyse.levels)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.contention import figures
+
+        return figures
 
 
 experiment = Contention()

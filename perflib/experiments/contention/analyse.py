@@ -9,15 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from perflib.experiments.contention import COUNTERS, KINDS, LOCKS
-from perflib.experiments.contention.claims import (
-    FALSE_SHARING,
-    LOCK,
-    NEIGHBOURS,
-    OWN_LINES,
-    TOGETHER,
-    UNFAIR,
-)
+from perflib.experiments.contention import COUNTERS, KINDS, LOCKS, claims
 from perflib.experiments.contention.table import ContentionTable
 from perflib.framework.levels import levels_table
 from perflib.model.claim import Claim
@@ -26,11 +18,9 @@ from perflib.model.run import Run
 from perflib.stats.decide import Reason, Witness
 from perflib.stats.interval import NO_INTERVAL, Interval, columns
 
-__all__ = ["findings", "levels", "table_of", "tables"]
-
-_FEW_VALID, _NONE_VALID = 90.0, 5.0  # percent of the samples
+_MIN_VALID_PERCENT, _MAX_NONE_VALID_PERCENT = 90.0, 5.0  # percent of the samples
 _SHARED = ("fetch_add", "cas", *LOCKS)
-_FAR = {
+_DISTANCE_WORDS = {
     "sibling": "threads of one core",
     "cache": "of one last-level cache",
     "node": "of one NUMA node, as far as is known",
@@ -48,7 +38,7 @@ def findings(run: Run) -> list[Finding]:
     table, threshold = table_of(run), run.params["threshold_percent"]
     if table.all is None:
         return [
-            FALSE_SHARING.decided(
+            claims.FALSE_SHARING.decided(
                 table.more("one_line", None, "own_lines", None),
                 threshold,
                 about={"cpus": table.sets[0]},
@@ -60,8 +50,11 @@ def findings(run: Run) -> list[Finding]:
     outside = Reason("cycles", {"outside": run.params["outside_cycles"]})
     if "own_lines" in table.kinds:
         more = table.first_slower("own_lines")
-        found.append(_made(OWN_LINES, table, "own_lines", table.all, more, threshold))
-        for claim, kind in ((FALSE_SHARING, "one_line"), (NEIGHBOURS, "neighbour_lines")):
+        found.append(_made(claims.OWN_LINES, table, "own_lines", table.all, more, threshold))
+        for claim, kind in (
+            (claims.FALSE_SHARING, "one_line"),
+            (claims.NEIGHBOURS, "neighbour_lines"),
+        ):
             if kind in table.kinds:
                 found += [
                     _made(claim, table, kind, cpus, table.more(kind, cpus, "own_lines", cpus),
@@ -70,11 +63,11 @@ def findings(run: Run) -> list[Finding]:
                 ]  # fmt: skip
     for kind in _ordered(table.kinds, _SHARED):
         more = table.more(kind, table.all, kind, table.alone)
-        found.append(_made(TOGETHER, table, kind, table.all, more, threshold, [outside]))
+        found.append(_made(claims.TOGETHER, table, kind, table.all, more, threshold, [outside]))
     if "pthread" in table.kinds:
         found += [
-            _made(LOCK, table, kind, table.all, table.more(kind, table.all, "pthread", table.all),
-                  threshold, [outside])
+            _made(claims.LOCK, table, kind, table.all,
+                  table.more(kind, table.all, "pthread", table.all), threshold, [outside])
             for kind in _ordered(table.kinds, LOCKS) if kind != "pthread"
         ]  # fmt: skip
     return found + [_unfair(table, kind, threshold) for kind in _ordered(table.kinds, _SHARED)]
@@ -97,14 +90,14 @@ def _made(
     """The finding of one kind and set of cores."""
     far = table.distance[cpus]
     valid = table.valid_percent(kind, cpus)
-    few = [Reason("few_valid", {"percent": valid})] if valid < _FEW_VALID else []
+    few = [Reason("few_valid", {"percent": valid})] if valid < _MIN_VALID_PERCENT else []
     return claim.decided(
         more,
         threshold,
         about={"cpus": cpus, "kind": kind},
         facts={
             "count": len(table.cpus[cpus]),
-            "distance": _FAR.get(far, "at an unknown distance"),
+            "distance": _DISTANCE_WORDS.get(far, "at an unknown distance"),
             "together_ns": table.gap_ns(kind, cpus).effect,
             "alone_ns": table.gap_ns(kind, table.alone).effect,
         },
@@ -117,7 +110,7 @@ def _made(
 def _prevented(valid: float, found: Interval) -> Reason | None:
     """Where an interval is missing since others had the cores, that is the reason."""
     missing = not math.isfinite(found.half_width)
-    return Reason("none_valid") if missing and valid < _NONE_VALID else None
+    return Reason("none_valid") if missing and valid < _MAX_NONE_VALID_PERCENT else None
 
 
 def _unfair(table: ContentionTable, kind: str, threshold: float) -> Finding:
@@ -129,7 +122,7 @@ def _unfair(table: ContentionTable, kind: str, threshold: float) -> Finding:
     least = shares.get(cpu, NO_INTERVAL)
     beyond = table.beyond_own_lines(kind, table.all).get(cpu, NO_INTERVAL)
     valid = table.valid_percent(kind, table.all)
-    return UNFAIR.decided(
+    return claims.UNFAIR.decided(
         least,
         threshold,
         about={"cpu": cpu, "kind": kind},
@@ -142,7 +135,7 @@ def _unfair(table: ContentionTable, kind: str, threshold: float) -> Finding:
                 Reason("slow_core", {"beyond": beyond}),
             )
         ],
-        remarks=[Reason("few_valid", {"percent": valid})] if valid < _FEW_VALID else [],
+        remarks=[Reason("few_valid", {"percent": valid})] if valid < _MIN_VALID_PERCENT else [],
     )
 
 
@@ -186,7 +179,7 @@ def _cost(table: ContentionTable) -> pd.DataFrame:
             )
     ends = [f"{name}{end}" for name in ("operation_ns", "gap_ns", "over_alone_percent")
             for end in ("", "_low", "_high")]  # fmt: skip
-    over = [f"over_control_percent{end}" for end in ("", "_low", "_high")]
+    over = columns("over_control_percent", NO_INTERVAL)
     names = ["kind", "cpus", "count", "distance", *ends, "control", *over, "valid_percent"]
     return pd.DataFrame(rows, columns=names)
 
@@ -197,15 +190,14 @@ def _shares(table: ContentionTable) -> pd.DataFrame:
         {
             "kind": kind,
             "cpu": cpu,
-            "share_percent": 100 - less.effect,
-            "share_percent_low": 100 - less.high,
-            "share_percent_high": 100 - less.low,
+            **columns(
+                "share_percent", Interval(100 - less.effect, 100 - less.high, 100 - less.low)
+            ),
         }
         for kind in _ordered(table.kinds, KINDS)
         for cpu, less in (table.shares(kind, table.all) if table.all else {}).items()
     ]
-    ends = [f"share_percent{end}" for end in ("", "_low", "_high")]
-    return pd.DataFrame(rows, columns=["kind", "cpu", *ends])
+    return pd.DataFrame(rows, columns=["kind", "cpu", *columns("share_percent", NO_INTERVAL)])
 
 
 def levels(run: Run) -> pd.DataFrame:

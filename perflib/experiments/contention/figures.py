@@ -12,12 +12,10 @@ from matplotlib.figure import Figure
 
 from perflib.experiments.contention import COUNTERS, LOCKS
 from perflib.experiments.contention.analyse import tables
-from perflib.framework.plots import MARKS, intervals, log_ticks
+from perflib.framework.plots import MARKS, intervals, log_ticks, panel
 from perflib.model.run import Run
 
-__all__ = ["plots"]
-
-_MOST_SETS = 6  # that are drawn beside each other
+_MOST_SETS = 6  # that are drawn next to each other
 _SCALES = 3  # numbers of cores from which on there is a curve
 _APART = 0.11  # of marks of one kind
 _MOST_NAMED = 8  # cores in a legend; more are drawn alike
@@ -41,8 +39,7 @@ def _cost(cost: pd.DataFrame) -> Figure:
     kinds = list(dict.fromkeys(cost["kind"]))
     sets = list(dict.fromkeys(cost.sort_values("count", kind="stable")["cpus"]))
     sets = sets if len(sets) <= _MOST_SETS else [*sets[: _MOST_SETS - 1], sets[-1]]
-    figure = Figure(figsize=(8.5, 1.6 + 0.42 * len(kinds)))
-    axes: Axes = figure.subplots()
+    figure, axes = panel(8.5, 1.6 + 0.42 * len(kinds))
     for number, cpus in enumerate(sets):
         mine = cost[cost["cpus"] == cpus].set_index("kind").reindex(kinds)
         y = np.arange(len(kinds)) + (number - (len(sets) - 1) / 2) * _APART

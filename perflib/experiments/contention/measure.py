@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from perflib.experiments.contention import DISTANCES, KINDS
+from perflib.experiments.contention import DISTANCES, KINDS, ContentionParams
 from perflib.experiments.contention.table import ContentionTable, valid
+from perflib.framework.experiment import Session
 from perflib.kernels import build, record
 from perflib.machine.cpulist import format_cpus
 from perflib.machine.hardware.caches import Cache, caches
@@ -20,12 +21,6 @@ from perflib.measure.conditions import Conditions
 from perflib.measure.process import Out
 from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers, no_thread
-
-if TYPE_CHECKING:
-    from perflib.experiments.contention import ContentionParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["ContentionTrials", "core_sets", "distance", "plan", "take"]
 
 _ACCOUNT = record("contention", "contention_account")
 _NO_THREAD: Mapping[int, Literal["core", "thread", "late"]] = {3: "core", 4: "thread", 5: "late"}

@@ -14,12 +14,9 @@ from perflib.experiments.contention import DISTANCES
 from perflib.framework.samples import round_starts, usable
 from perflib.framework.schema import check_cells
 from perflib.machine.cpulist import parse_cpus
-from perflib.stats.interval import NO_INTERVAL, Interval, percent
-from perflib.stats.intervals import block_means, t_interval, time_blocks
+from perflib.stats.interval import NO_INTERVAL, Interval, exp, percent, widest
+from perflib.stats.intervals import Floats, batch_means, t_interval, time_batches
 
-__all__ = ["ContentionTable", "valid"]
-
-Floats = NDArray[np.float64]
 _TRIAL = ["round", "kind", "cpus"]
 _SAMPLE = [*_TRIAL, "repeat"]
 _APART, _DELAY = 0.05, 0.05  # of a sample's time: threads begin and end so near, wait so little
@@ -29,7 +26,7 @@ class ContentionTable:
     """The samples of one run.
 
     A sample is valid where every thread had its core all the time. What a trial's repeats say is
-    their median. Kinds are compared within batches of some rounds, not within rounds: beside other
+    their median. Kinds are compared within batches of some rounds, not within rounds: next to other
     programs few rounds have a valid sample of both. Intervals are those of batches, too (see
     ``perflib.stats.intervals``).
 
@@ -53,7 +50,7 @@ class ContentionTable:
         self.rounds = np.array(sorted(set(rows["round"])))
         configurations = len(rows[["kind", "cpus"]].drop_duplicates())
         check_cells({"rounds": len(self.rounds), "configurations": configurations}, len(rows))
-        self.blocks = time_blocks(round_starts(rows, self.rounds), len(self.rounds))
+        self.blocks = time_batches(round_starts(rows, self.rounds), len(self.rounds))
         self.rows = rows.assign(valid=valid(rows))
         known = rows["distance"].astype(str) if "distance" in rows else "unknown"
         distances = rows.assign(distance=known).groupby("cpus", sort=False)["distance"].first()
@@ -110,7 +107,7 @@ class ContentionTable:
         found = self._of(kind, cpus)
         if found is None:
             return NO_INTERVAL
-        return Interval(*(math.exp(value) for value in t_interval(self._means(found))))
+        return exp(t_interval(self._means(found)))
 
     def operation_ns(self, kind: str, cpus: str) -> Interval:
         """What an operation takes a core of the set: as many times the gap as there are cores."""
@@ -138,7 +135,7 @@ class ContentionTable:
         return 100 * float(mine["valid"].mean()) if len(mine) else 0.0
 
     def _means(self, values: Floats) -> Floats:
-        return block_means(values[:, None], self.blocks)[:, 0]
+        return batch_means(values[:, None], self.blocks)[:, 0]
 
     # --- who gets how much ------------------------------------------------------------------------
 
@@ -151,7 +148,7 @@ class ContentionTable:
         wide = done.to_numpy(np.float64)
         even = wide.mean(axis=1, keepdims=True)
         even[even == 0] = np.nan
-        return block_means(100 * (1 - wide / even), self.blocks)
+        return batch_means(100 * (1 - wide / even), self.blocks)
 
     def shares(self, kind: str, cpus: str) -> dict[int, Interval]:
         """Of each core, how much less than an even share it gets, in percent.
@@ -174,7 +171,7 @@ class ContentionTable:
     def first_slower(self, kind: str) -> Interval:
         """How much longer an operation takes the core that was also alone, in percent.
 
-        While all others do the same, beside itself alone: others may be slower by themselves.
+        While all others do the same, compared with itself alone: others may be slower anyway.
         """
         if self.all is None or self.alone is None:
             return NO_INTERVAL
@@ -185,7 +182,7 @@ class ContentionTable:
         rows = rows.assign(log_ns=np.log(rows["time_ns"] / rows["operations"]))
         wide = rows.groupby(["round", "cpus"])["log_ns"].median().unstack("cpus")
         wide = wide.reindex(index=self.rounds, columns=[self.all, self.alone])
-        both = block_means(wide.to_numpy(np.float64), self.blocks)
+        both = batch_means(wide.to_numpy(np.float64), self.blocks)
         return percent(t_interval(both[:, 0] - both[:, 1]))
 
     # --- precision --------------------------------------------------------------------------------
@@ -202,8 +199,7 @@ class ContentionTable:
             for kind in _first(self.kinds, ("one_line", "fetch_add", "cas"))
             if kind != over
         ]
-        known = [width if math.isfinite(width) else math.inf for width in widths]
-        return max(known, default=math.inf)
+        return widest(widths, default=math.inf)
 
 
 def _first(kinds: Sequence[str], wanted: Sequence[str]) -> list[str]:

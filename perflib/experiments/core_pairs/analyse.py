@@ -10,28 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perflib.experiments.core_pairs.cells import Cells
-from perflib.experiments.core_pairs.claims import GROUPS, KERNEL, SLOWER
+from perflib.experiments.core_pairs.claims import GROUPS, KERNEL, PARTNERS, SLOWER
 from perflib.machine.cpulist import format_cpus, parse_cpus
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.stats.clusters import Groups
 from perflib.stats.decide import Decision, Reason, decide
-from perflib.stats.interval import Interval, percent_of
-
-__all__ = [
-    "class_records",
-    "core_findings",
-    "found_groups",
-    "groups_finding",
-    "kernel_finding",
-    "last_level_caches",
-]
+from perflib.stats.interval import Interval, columns, percent, percent_of
+from perflib.stats.intervals import Floats, t_interval
 
 Labels = NDArray[np.int64]
 _KINDS = ("node", "package", "die", "last-level cache", "core")
 _HALVES = 4  # cores, of which two and two can be groups
 _LEAST_SHARE = 0.5  # of the pairs of cores: of a sparser matrix a bound would not hold
 _ONE_GROUP = 1.0
+_MIN_PARTNERS = 5  # cores that one was measured with, for its pairs to show their scatter
 
 
 def found_groups(cells: Cells, run: Run) -> Groups:
@@ -76,21 +69,16 @@ def groups_finding(
 
 
 def class_records(cells: Cells, found: Groups) -> list[dict[str, Any]]:
-    """The classes of distance, from near to far: latency, its interval, number of pairs."""
+    """The classes of distance, from near to far: latency with its interval, number of pairs."""
     pairs = found.membership[np.triu_indices(len(cells.cpus), 1)]
     return [
-        {
-            "latency": near.effect,
-            "low": near.low,
-            "high": near.high,
-            "pairs": int((pairs == number).sum()),
-        }
+        columns("latency", near) | {"pairs": int((pairs == number).sum())}
         for number, near in enumerate(found.classes)
     ]
 
 
 def _latencies(cells: Cells, found: Groups) -> list[float]:
-    """What tells the groups apart: of single cores, the first is that of each to itself."""
+    """What distinguishes the groups: of single cores, the first is that of each to itself."""
     own = cells.matrix.diagonal()[found.labels >= 0]
     near = [float(np.exp(np.log(own).mean()))] if _single(found) else []
     return [*near, *(one.effect for one in found.classes)]
@@ -145,19 +133,31 @@ def _by_cpu(cells: Cells, labels: Labels) -> dict[str, int]:
 # --- single cores --------------------------------------------------------------------------------
 
 
-def core_findings(cells: Cells, run: Run, doing: str) -> list[Finding]:
-    """Is a core slower than usual in its group?
+def core_findings(cells: Cells, run: Run, doing: str, *, both: bool = False) -> list[Finding]:
+    """Is a core slower than usual in its group? And of which cores are there too few pairs?
 
-    ``doing`` goes on from "cpu3 is slower than the other cores of its group ...": for example "in
-    loading memory".
+    ``doing`` continues "cpu3 is slower than the other cores of its group ...": for example "in
+    loading memory". ``both``: see ``Cells.cores``. The distances of its pairs are a core's, too:
+    one of few partners is not judged, and of the others the pairs have to agree.
     """
     threshold = run.params["threshold_percent"]
     places = run.provenance.get("machine", {}).get("cpus", ())
     where = {place["cpu"]: place["where"] for place in places}
-    compared = cells.cores(found_groups(cells, run))
-    findings = []
-    for cpu, effect in zip(cells.cpus, compared.effects, strict=True):
+    compared, away = cells.cores(found_groups(cells, run), both=both)
+    findings = _partners(cells, away, both=both)
+    few = findings[0].facts["few"] if findings else []
+    for cpu, effect, column in zip(cells.cpus, compared.effects, away.T, strict=True):
+        if f"cpu{cpu}" in few:
+            continue
         decision = effect.decide(threshold)
+        known = column[np.isfinite(column)]
+        pairs = percent(t_interval(known))
+        if (
+            decision.verdict == "supported"
+            and len(known) >= _MIN_PARTNERS
+            and (pairs.low <= threshold)
+        ):
+            decision = Decision("inconclusive", (Reason("few_pairs", {"pairs": pairs}),))
         if decision.verdict == "supported" and cpu in where:
             decision = effect.decide(threshold, [Reason("where", {"where": where[cpu]})])
         evidence = {
@@ -176,6 +176,29 @@ def core_findings(cells: Cells, run: Run, doing: str) -> list[Finding]:
             )
         )
     return findings
+
+
+def _partners(cells: Cells, away: Floats, *, both: bool) -> list[Finding]:
+    """Of a matrix that is not whole, of which cores there are too few pairs."""
+    known = cells.known() | np.eye(len(away), dtype=bool)
+    if known.all():
+        return []
+    partners = np.isfinite(away).sum(axis=0)
+    enough = partners >= min(_MIN_PARTNERS, len(away) - 1)
+    few = [f"cpu{cpu}" for cpu, there in zip(cells.cpus, enough, strict=True) if not there]
+    return [
+        PARTNERS.found(
+            Decision("refuted" if few else "supported", (Reason("half" if both else "one_way"),)),
+            Interval(100 * float(enough.mean()), math.nan, math.nan),
+            facts={"few": few, "share": _share(known)},
+            evidence={"partners": dict(zip(map(str, cells.cpus), partners.tolist(), strict=True))},
+        )
+    ]
+
+
+def _share(known: NDArray[np.bool_]) -> float:
+    """Of the cells off the diagonal."""
+    return float(known[~np.eye(len(known), dtype=bool)].mean())
 
 
 # --- what the kernel names -----------------------------------------------------------------------

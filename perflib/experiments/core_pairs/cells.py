@@ -1,4 +1,4 @@
-"""Samples of pairs of cores as matrices: one core has something, the other asks for it."""
+"""Samples of pairs of cores as matrices: one core has something, the other requests it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,8 @@ from perflib.framework.samples import mean_of_known, round_starts, usable
 from perflib.framework.schema import check_cells
 from perflib.stats.clusters import Groups, find_groups
 from perflib.stats.compare import CoreComparison, compare_cores
-from perflib.stats.intervals import block_means, t_interval, time_blocks
+from perflib.stats.intervals import Floats, batch_means, medians, t_interval, time_batches
 
-__all__ = ["Cells", "PairColumns"]
-
-Floats = NDArray[np.float64]
 _CELLS_CHECKED = 500
 
 
@@ -25,7 +22,7 @@ _CELLS_CHECKED = 500
 class PairColumns:
     """What a table calls the two cores of a pair, and in which unit it has their latency.
 
-    ``from_`` has what ``to`` asks for: memory, a line. The latency must be positive.
+    ``from_`` has what ``to`` requests: memory, a line. The latency must be positive.
 
     >>> PairColumns("alloc", "load", "cycles").names
     ('alloc_cpu', 'load_cpu', 'latency_cycles')
@@ -83,7 +80,7 @@ class Cells:
             {"rounds": len(self.rounds), "cores": cores, "cores again": cores}, len(samples)
         )
         self.start_s = round_starts(samples, self.rounds)
-        self._batches = time_blocks(self.start_s, len(self.rounds))
+        self._batches = time_batches(self.start_s, len(self.rounds))
         self._found: dict[tuple[float, float], Groups] = {}
 
     def known(self) -> NDArray[np.bool_]:
@@ -111,7 +108,7 @@ class Cells:
     @cached_property
     def by_batch(self) -> Floats:
         """``[batch, from, to]``: a cell's latency in each batch of rounds."""
-        return np.exp(block_means(self.logs, self._batches))
+        return np.exp(batch_means(self.logs, self._batches))
 
     @cached_property
     def matrix(self) -> Floats:
@@ -130,7 +127,7 @@ class Cells:
     def half_width(self) -> float:
         """Percent: the median over cells of the half-width of a cell's interval.
 
-        Of a large matrix, over some of the cells: it is computed while measuring goes on.
+        Of a large matrix, over some of the cells: it is computed while the run continues.
         """
         batches = np.log(self.by_batch[:, self.known()])
         some = batches[:, :: batches.shape[1] // _CELLS_CHECKED + 1]
@@ -144,13 +141,30 @@ class Cells:
             self._found[key] = find_groups(self.by_batch, confidence, least)
         return self._found[key]
 
-    def cores(self, groups: Groups) -> CoreComparison:
-        """How much slower the cells are in which a core asks, beside those of its group.
+    def cores(self, groups: Groups, *, both: bool = False) -> tuple[CoreComparison, Floats]:
+        """How much slower the cells are in which a core requests, compared with those of its group.
 
-        What is usual between two of the groups is taken out.
+        What is usual between two of the groups is taken out: of each cell the median over rounds,
+        which one sample does not move. Two cores of a group are compared by two cells.
+
+        Parameters
+        ----------
+        groups
+            The groups of the cores.
+        both
+            A cell counts for both its cores where only one of the two directions is known: it is a
+            round trip, of which half a matrix says all.
+
+        Returns
+        -------
+        The comparison, and ``[from, to]``: by how much each cell is away from usual, as a log.
         """
-        away = self.logs - _usual(np.log(self.matrix), groups.labels)
-        return compare_cores(mean_of_known(away), self.start_s)
+        there = self.known()
+        once = both & ~there & there.T
+        logs = np.where(once, self.logs.transpose(0, 2, 1), self.logs)
+        cells = medians(logs.reshape(len(logs), -1)).reshape(there.shape)
+        usual = _usual(cells, groups.labels)
+        return compare_cores(mean_of_known(logs - usual), self.start_s), cells - usual
 
 
 def _usual(logs: Floats, labels: NDArray[np.int64]) -> Floats:

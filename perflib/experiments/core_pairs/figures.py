@@ -13,14 +13,11 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from numpy.typing import NDArray
 
 from perflib.experiments.core_pairs.cells import PairColumns
-from perflib.framework.plots import intervals
+from perflib.framework.plots import intervals, panel
+from perflib.stats.intervals import Floats
 
-__all__ = ["by_class", "heatmap", "in_groups"]
-
-Floats = NDArray[np.float64]
 _MOST_WRITTEN, _MOST_WITH_ENDS = 16, 8
 _MOST_LABELS = 24
 _LEAST_SPAN = 0.1  # of the colours, either way: or noise of a percent would look like a pattern
@@ -47,15 +44,15 @@ def heatmap(
     columns
         What its columns are called.
     title, labels
-        Of the figure, and of its rows (the CPU that is asked) and columns (the CPU that asks).
+        Of the figure, and of its rows (the CPU that has it) and columns (the CPU that requests it).
     places
-        Columns of where CPUs lie, without the side, and what these are called: lines are drawn
+        Columns of where CPUs are, without the side, and what these are called: lines are drawn
         where they end.
     regions
-        Whether what lies between the first kind of lines is named along the upper edge.
+        Whether what is between the first kind of lines is named along the upper edge.
     """
     matrix = _Matrix(rows, columns)
-    values = matrix.of(columns.names[2])
+    values = matrix.latency
     low, high = _colour_range(values)
     below, above = bool(np.nanmin(values) < low), bool(np.nanmax(values) > high)
     extend = "both" if below and above else "min" if below else "max" if above else "neither"
@@ -122,8 +119,7 @@ def by_class(rows: pd.DataFrame, columns: PairColumns, title: str) -> Figure:
     classes = _classes(rows, columns)
     kinds = known["class"].mask(known[from_] == known[to], _OWN)
     shown = [(kind, known[kinds == kind]) for kind in (_OWN, *classes) if (kinds == kind).any()]
-    figure = Figure(figsize=(8, 1.9 + 0.7 * (len(classes) + 1)))
-    axes = figure.subplots()
+    figure, axes = panel(8, 1.9 + 0.7 * (len(classes) + 1))
     generator = np.random.default_rng(1)
     few = len(known) <= _MOST_WITH_INTERVALS
     names = []
@@ -131,7 +127,7 @@ def by_class(rows: pd.DataFrame, columns: PairColumns, title: str) -> Figure:
         spread = np.linspace(-0.25, 0.25, len(cells)) if len(cells) > 1 else np.zeros(1)
         x, colour = cells[latency], "C0" if kind == _OWN else "C1"
         if few:
-            ends = cells[f"low_{unit}"], cells[f"high_{unit}"]
+            ends = cells[f"{latency}_low"], cells[f"{latency}_high"]
             style: dict[str, Any] = {"fmt": "o", "capsize": 2, "color": colour, "lw": 1}
             intervals(axes, x, place + spread, *ends, horizontal=True, **style)
         else:
@@ -169,22 +165,25 @@ class _Matrix:
         self.rows = rows
         self.columns = columns
         self.cpus = rows[columns.names[0]].unique().tolist()
+        latency = columns.names[2]
+        self.latency = self.of(latency)
+        self.low, self.high = (self.of(f"{latency}_{end}") for end in ("low", "high"))
 
     def of(self, name: str) -> Floats:
         return self.rows[name].to_numpy(np.float64).reshape(2 * [len(self.cpus)])
 
     def _along(self, place: str) -> list[float]:
-        """Where each CPU lies; empty unless it is known of all."""
+        """Where each CPU is; empty unless it is known of all."""
         side = self.columns.from_
         each = self.rows.drop_duplicates(f"{side}_cpu")[f"{side}_{place}"]
         return [] if each.isna().any() else each.tolist()
 
     def edges(self, place: str) -> list[int]:
-        """Between which rows a line is to be drawn: 16 lies behind the sixteenth core."""
+        """Between which rows a line is to be drawn: 16 is behind the sixteenth core."""
         return [n + 1 for n in np.flatnonzero(np.diff(self._along(place))).tolist()]
 
     def named(self, place: str) -> list[tuple[str, int, int]]:
-        """What lies between the edges, and from where to where."""
+        """What is between the edges, and from where to where."""
         along, edges = self._along(place), self.edges(place)
         ends = [0, *edges, len(along)] if along else []
         return [
@@ -194,8 +193,7 @@ class _Matrix:
 
 def _classes(rows: pd.DataFrame, columns: PairColumns) -> dict[int, tuple[float, float, float]]:
     """By number, the latency of each class of distance with the ends of its interval."""
-    unit = columns.unit
-    names = ["class", f"class_{unit}", f"class_low_{unit}", f"class_high_{unit}"]
+    names = ["class", *(f"class_{columns.unit}{end}" for end in ("", "_low", "_high"))]
     found = rows[rows["class"].notna()].drop_duplicates("class").sort_values("class")[names]
     return {int(kind): (near, low, high) for kind, near, low, high in found.itertuples(index=False)}
 
@@ -209,8 +207,7 @@ def _square(
     """A matrix in colours, with the numbers of the CPUs along both sides; no value is hatched."""
     count = len(matrix.cpus)
     side = 4.2 if count <= 4 else 5.2 if count <= _MOST_WRITTEN // 2 else 7.0
-    figure = Figure(figsize=(side + (1.4 if style.get("cbar", True) else 3.2), side))
-    axes = figure.subplots()
+    figure, axes = panel(side + (1.4 if style.get("cbar", True) else 3.2), side)
     step = next(n for n in (1, 2, 4, 8, 16, 32, 64, 128, count) if count / n <= _MOST_LABELS)
     rows, columns = (pd.Index(matrix.cpus, name=label) for label in labels)
     sns.heatmap(
@@ -238,9 +235,8 @@ def _colour_range(values: Floats) -> tuple[float, float]:
 
 def _median_half_width(matrix: _Matrix) -> float:
     """Percent: the median over cells; infinite where most cells have no interval."""
-    latency, unit = matrix.of(matrix.columns.names[2]), matrix.columns.unit
-    known = np.isfinite(latency)
-    widths = 50 * np.log(matrix.of(f"high_{unit}")[known] / matrix.of(f"low_{unit}")[known])
+    known = np.isfinite(matrix.latency)
+    widths = 50 * np.log(matrix.high[known] / matrix.low[known])
     return float(np.median(np.where(np.isfinite(widths), widths, np.inf)))
 
 
@@ -258,8 +254,7 @@ def _written(matrix: _Matrix) -> dict[str, Any]:
     """What is written into the cells, if they are few: numbers, and half-widths of intervals."""
     if len(matrix.cpus) > _MOST_WRITTEN:
         return {}
-    values, unit = matrix.of(matrix.columns.names[2]), matrix.columns.unit
-    widths = (matrix.of(f"high_{unit}") - matrix.of(f"low_{unit}")) / 2
+    values, widths = matrix.latency, (matrix.high - matrix.low) / 2
     ends = len(matrix.cpus) <= _MOST_WITH_ENDS
     words = [
         f"{value:.0f}\n±{width:.{0 if width >= 1 else 1}f}"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from perflib.framework.experiment import Session
 
-__all__ = ["ended_coarse"]
-
 
 def ended_coarse(session: Session, whole_round: int, trials: int, pairs: int) -> list[str]:
     """A sentence for a run that ended before its first whole round, and what that would take.

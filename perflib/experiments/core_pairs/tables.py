@@ -10,8 +10,7 @@ import pandas as pd
 
 from perflib.experiments.core_pairs.cells import Cells
 from perflib.stats.clusters import Groups
-
-__all__ = ["cells_frame", "classes_frame"]
+from perflib.stats.interval import NO_INTERVAL, columns
 
 
 def cells_frame(
@@ -26,20 +25,19 @@ def cells_frame(
     order
         The CPUs, as rows and columns follow each other; by number if it is not given.
     places
-        By name, where each CPU lies: ``node={0: 0, 4: 1}`` makes a column for either CPU.
+        By name, where each CPU is: ``node={0: 0, 4: 1}`` makes a column for either CPU.
     """
     order = list(order or cells.cpus)
     chosen = np.ix_(*2 * [np.searchsorted(cells.cpus, order)])
     low, high = cells.intervals
     from_, to, latency = cells.columns.names
-    unit = cells.columns.unit
     rows = pd.DataFrame(
         {
             from_: np.repeat(order, len(order)),
             to: np.tile(order, len(order)),
             latency: cells.matrix[chosen].ravel(),
-            f"low_{unit}": low[chosen].ravel(),
-            f"high_{unit}": high[chosen].ravel(),
+            f"{latency}_low": low[chosen].ravel(),
+            f"{latency}_high": high[chosen].ravel(),
         }
     )
     for name, place in places.items():
@@ -60,8 +58,7 @@ def classes_frame(cells: Cells, found: Groups) -> pd.DataFrame:
     group = dict(zip(cells.cpus, found.labels.tolist(), strict=True))
     rows = cells_frame(cells, order, group=group)
     kinds = found.membership[np.ix_(chosen, chosen)].ravel()
-    known = np.array([*found.classes, (np.nan,) * 3])  # the last one: of no class
+    known = np.array([*found.classes, NO_INTERVAL])  # the last one: of no class
     rows["class"] = np.where(kinds < 0, np.nan, kinds)
-    unit = cells.columns.unit
-    rows[[f"class_{unit}", f"class_low_{unit}", f"class_high_{unit}"]] = known[kinds]
+    rows[list(columns(f"class_{cells.columns.unit}", NO_INTERVAL))] = known[kinds]
     return rows

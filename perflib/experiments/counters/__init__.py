@@ -3,7 +3,7 @@
 The experiment of Jurga 2006 (*Practical experience with performance monitoring*, CERN openlab): the
 same job with one set of counters at a time, with multiplexed sets, and with sampling, alone and
 among other jobs. Errors are relative to one set at a time. Costs are relative to no counting at
-all: of our own simulation in stretches of milliseconds, counted and not in turn, so that a busy
+all: of our own simulation in segments of milliseconds, counted and not in turn, so that a busy
 machine does not pass for a cost; of any other job from whole runs.
 """
 
@@ -11,25 +11,23 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from perflib.experiments.counters.claims import COSTS, MISCOUNTS, MISSES
 from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.jobs import JobParams
-from perflib.framework.params import Words, parameter, precision, split_items
-from perflib.framework.schema import Column
-from perflib.model.errors import choose
+from perflib.framework.params import Items, Words, known_names, limit, parameter, precision
+from perflib.framework.schema import Column, key
+from perflib.framework.steps import Drawing, Steps
 
 __all__ = ["Counters", "CountersParams", "experiment"]
 
-Numbers = Annotated[
-    list[Annotated[int, Field(ge=1, le=256)]], BeforeValidator(split_items), Field(min_length=1)
-]
+Numbers = Items[Annotated[int, Field(ge=1, le=256)]]
 
 
 class CountersParams(JobParams):
-    """Which job, beside how many others, counted how."""
+    """Which job, next to how many others, counted how."""
 
     precision_percent: float = precision(
         1.0, "the cost of each way to count is known to this half-width, for the fewest jobs"
@@ -54,22 +52,15 @@ class CountersParams(JobParams):
         20.0, "time between two readings, and the slice of a set", "ms", ge=10, le=60_000
     )
     sampling_hz: int = parameter(1000, "perf's samples a second", "Hz", ge=10, le=50_000)
-    error_percent: float = parameter(
+    error_percent: float = limit(
         5.0,
         "counts are called wrong from this average error on; events that one set at a time does "
         "not repeat so well are left out",
-        "percent",
-        gt=0,
-        le=1000,
     )
-    counting_percent: float = parameter(
-        1.0, "counting counts as costly from this cost to the job on", "percent", gt=0, le=1000
-    )
-    sampling_percent: float = parameter(
-        2.0, "sampling counts as costly from this cost to the job on", "percent", gt=0, le=1000
-    )
-    missed_percent: float = parameter(
-        5.0, "readings count as missed from this share of those due on", "percent", gt=0, le=100
+    counting_percent: float = limit(1.0, "counting counts as costly from this cost to the job on")
+    sampling_percent: float = limit(2.0, "sampling counts as costly from this cost to the job on")
+    missed_percent: float = limit(
+        5.0, "readings count as missed from this share of those due on", le=100
     )
     code_kib: int = parameter(
         256, "job=program: size of the physics code, which is copied", "KiB", ge=100, le=8192
@@ -84,10 +75,7 @@ class CountersParams(JobParams):
     def _fits_together(self) -> Self:
         from perflib.instruments.counters.sets import sets as ready_made  # imports pandas
 
-        for name in self.sets:
-            if name not in ready_made():
-                msg = f"sets: {choose('set of events', name, ready_made())}"
-                raise ValueError(msg)
+        known_names("sets", "set of events", self.sets, list(ready_made()))
         return self
 
 
@@ -100,22 +88,17 @@ class Counters(Experiment):
     notebook = "03_counters"
     Params = CountersParams
     columns = (
-        Column(
-            "round", "integer", "", "number of the round; modes are compared within", True, "key"
-        ),
-        Column(
+        key("round", "integer", "number of the round; modes are compared within"),
+        key(
             "mode",
             "text",
-            "",
             "'one set' (the reference of errors), 'alone' (not counted: the reference of costs, "
             "where there are no slices), "
             "'rotated' (multiplexed by perflib), 'kernel' (multiplexed by the kernel where "
             "counters are too few), 'sampled'; others are compared with these",
-            True,
-            "key",
         ),
-        Column("jobs", "integer", "", "how many jobs ran at once", True, "key"),
-        Column("event", "text", "", "what was counted; '(none)' in a row without", True, "key"),
+        key("jobs", "integer", "how many jobs ran at once"),
+        key("event", "text", "what was counted; '(none)' in a row without"),
         Column("value", "number", "events", "count scaled to the whole job; empty: not counted"),
         Column(
             "time_ns",
@@ -137,7 +120,7 @@ class Counters(Experiment):
         Column("slice", "integer", "", "number of the part of a job's event; empty: a whole job"),
         Column("job_event", "integer", "", "the event that the slice is a part of"),
         Column("counted", "integer", "", "1: the slice was counted, 0: not"),
-        Column("pair", "integer", "", "of stretches with and without counting, in the trial"),
+        Column("pair", "integer", "", "of segments with and without counting, in the trial"),
         Column("cpu", "integer", "", "where the slice ran; -1: it migrated", least=-1),
         Column("start_ns", "integer", "ns", "when the slice began, on CLOCK_MONOTONIC"),
         *(column for column in BRACKET_COLUMNS if column.name != "cpu_time_ns"),
@@ -177,6 +160,16 @@ class Counters(Experiment):
             if found:
                 return ""
         return nothing(absent)
+
+    def _steps(self) -> Steps[CountersParams]:
+        from perflib.experiments.counters import analyse, measure
+
+        return Steps(measure, analyse, pilot=measure.pilot)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.counters import figures
+
+        return figures
 
 
 experiment = Counters()

@@ -8,23 +8,22 @@ experience with performance monitoring*, CERN openlab) reports::
     average = sum(|X_ws - X_s| / X_ws) / n * 100 %        and the largest of the n errors
 
 Two runs of one job differ also when nothing is done to them. Their errors by the same formula,
-among the reference runs themselves, stand beside (``scatter``): an error below it means nothing.
+among the reference runs themselves, are listed too (``scatter``): an error below it means nothing.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from perflib.experiments.counters.modes import ONE_SET
 from perflib.model.errors import UserError
-from perflib.stats.intervals import t_interval
+from perflib.stats.intervals import Floats, t_interval
 
-__all__ = ["errors_by_event", "errors_by_round", "relative_errors"]
-
-Floats = NDArray[np.float64]
 _RUN = ["event", "jobs", "round"]
+# Migrations, switches: of two counts by chance the difference is known, and two rounds may hide it.
+_MIN_COUNT = 30
 
 
 def relative_errors(reference: ArrayLike, measured: ArrayLike) -> Floats:
@@ -40,7 +39,7 @@ def relative_errors(reference: ArrayLike, measured: ArrayLike) -> Floats:
 
 
 def errors_by_round(counts: pd.DataFrame) -> pd.DataFrame:
-    """Each count's error against the reference of its round, beside the reference's own scatter.
+    """Each count's error against the reference of its round, with the reference's own scatter.
 
     Parameters
     ----------
@@ -52,7 +51,8 @@ def errors_by_round(counts: pd.DataFrame) -> pd.DataFrame:
     -------
     The rows of all modes but the reference, and ``error_percent``, ``scatter_percent`` (the mean
     error of the references of all other rounds against this round's), ``scatter_average_percent``
-    (of all rounds of this event and number of jobs); NaN where the round has no reference.
+    (of all rounds of this event and number of jobs; where fewer than 30 are counted, at least what
+    counts differ by that come by chance); NaN where the round has no reference.
 
     Raises
     ------
@@ -69,7 +69,11 @@ def errors_by_round(counts: pd.DataFrame) -> pd.DataFrame:
     reference = reference.rename(columns={"value": "reference"})
     scatter = reference.groupby(_RUN[:2])["reference"].transform(_scatter)
     reference = reference.assign(scatter_percent=scatter)
-    average = reference.groupby(_RUN[:2])["scatter_percent"].transform("mean")
+    by_event = reference.groupby(_RUN[:2])
+    average = by_event["scatter_percent"].transform("mean")
+    least = by_event["reference"].transform("min")
+    by_chance = 100 * np.sqrt(2 / np.maximum(least, 1.0))
+    average = average.where(least >= _MIN_COUNT, np.maximum(average, by_chance))
     rows = counts[counts["mode"] != ONE_SET].merge(
         reference.assign(scatter_average_percent=average), on=_RUN, how="left"
     )
@@ -93,8 +97,8 @@ def errors_by_event(rows: pd.DataFrame, repeatable_percent: float) -> pd.DataFra
     Returns
     -------
     ``event``, ``mode``, ``jobs``, ``pairs`` (of a count with its reference),
-    ``average_error_percent`` with its interval over rounds (``error_low_percent``,
-    ``error_high_percent``), ``max_error_percent``, ``scatter_average_percent``, ``repeatable``
+    ``average_error_percent`` with its interval over rounds (``error_percent_low``,
+    ``error_percent_high``), ``max_error_percent``, ``scatter_average_percent``, ``repeatable``
     (that scatter is within ``repeatable_percent``, or not known). Events without an error have no
     row.
     """
@@ -111,8 +115,8 @@ def errors_by_event(rows: pd.DataFrame, repeatable_percent: float) -> pd.DataFra
                     "jobs": jobs,
                     "pairs": errors.size,
                     "average_error_percent": average.effect,
-                    "error_low_percent": float(np.maximum(average.low, 0.0)),
-                    "error_high_percent": average.high,
+                    "error_percent_low": float(np.maximum(average.low, 0.0)),
+                    "error_percent_high": average.high,
                     "max_error_percent": errors.max(),
                     "scatter_average_percent": scatter,
                     "repeatable": not scatter > repeatable_percent,

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from perflib.experiments.counters.accuracy import errors_by_event, errors_by_round
 from perflib.experiments.counters.claims import COSTS, MISCOUNTS, MISSES, words
@@ -23,24 +22,18 @@ from perflib.experiments.counters.modes import ALONE, MULTIPLEXED, NOTHING, ONE_
 from perflib.framework.published import published
 from perflib.instruments.counters.sets import published_names, ratio_table
 from perflib.model.errors import UserError
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 from perflib.stats.decide import Reason, Witness
 from perflib.stats.interval import NO_INTERVAL, Interval
-from perflib.stats.intervals import holm, p_above, t_interval
-
-if TYPE_CHECKING:
-    from perflib.model.finding import Finding
-    from perflib.model.run import Run
-
-__all__ = ["CountersTable", "findings", "tables"]
-
-Floats = NDArray[np.float64]
+from perflib.stats.intervals import Floats, holm, p_above, t_interval
 
 _ALPHA = 0.05
 _REPEATABLE_PERCENT = 5.0
 _CLOCKS = ("task-clock", "cpu-clock")
 _TIMES = {"CPU time": "cpu_time_ns", "wall time": "time_ns"}
 _WAY = ["jobs", "mode"]
-_COST = ["cost_percent", "cost_low_percent", "cost_high_percent"]
+_COST = ["cost_percent", "cost_percent_low", "cost_percent_high"]
 _READINGS = ["mode", "jobs", "set", "event", "at_ms", "ran_ms", "value"]
 
 
@@ -185,7 +178,7 @@ class CountersTable:
             }
         keys = [name for name in ("round", "mode", "jobs", "set") if name in self.samples]
         trials = self.samples
-        if "set" in keys:  # the absent sets' rows stand beside another set's in one trial
+        if "set" in keys:  # the absent sets' rows are with another set's in one trial
             trials = trials[(trials["event"] != NOTHING) | (trials["mode"] == ALONE)]
         trials = trials.drop_duplicates(keys)
         return {
@@ -217,7 +210,7 @@ class CountersTable:
             return math.inf
         decide = table[(table["time"] == table["time"].iloc[0])]
         fewest = decide[decide["jobs"] == decide["jobs"].min()]
-        widths = (fewest["cost_high_percent"] - fewest["cost_low_percent"]) / 2
+        widths = (fewest["cost_percent_high"] - fewest["cost_percent_low"]) / 2
         return float(widths.fillna(math.inf).max())
 
     # --- readings ------------------------------------------------------------------------------
@@ -241,7 +234,7 @@ class CountersTable:
     def missed_by_mode(self) -> pd.DataFrame:
         """One row for each mode and number of jobs: readings or samples missed."""
         rows = [(*way, *self.missed(*way)) for way in self.ways()] if self.has_readings else []
-        names = ["mode", "jobs", "missed_percent", "missed_low_percent", "missed_high_percent"]
+        names = ["mode", "jobs", "missed_percent", "missed_percent_low", "missed_percent_high"]
         return pd.DataFrame(rows, columns=names)
 
 
@@ -407,7 +400,7 @@ def _not_counted(plan: dict[str, Any]) -> pd.DataFrame:
 
 def _ratios(samples: pd.DataFrame) -> pd.DataFrame:
     """Ratios of what was counted by one set at a time, with the fewest jobs, over rounds."""
-    names = ["ratio", "set", "value", "low", "high", "formula", "status"]
+    names = ["ratio", "set", "value", "value_low", "value_high", "formula", "status"]
     if not {"set", "value", "status", "scaled_error"} <= set(samples):
         return pd.DataFrame(columns=names)
     rows = samples[(samples["mode"] == ONE_SET) & (samples["jobs"] == samples["jobs"].min())]

@@ -1,6 +1,6 @@
 """What counting costs the job: from pairs of the same work, counted and not.
 
-Where the job could be cut into stretches (`pairs`), a pair is a slice of it with and without
+Where the job could be cut into segments (`pairs`), a pair is a slice of it with and without
 counting, some 12 ms apart, and where probes can tell, both had their core for themselves. Of any
 other job a pair is two runs in one round, seconds apart: on a busy machine the interval is wide.
 """
@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from perflib.experiments.counters.modes import ALONE
-from perflib.framework.brackets import tell
+from perflib.framework.brackets import classify
 from perflib.stats.interval import percent
 from perflib.stats.intervals import p_above, t_interval
 
-__all__ = ["by_slices", "by_trials", "cost_of_counting", "p_costs_more"]
-
-Floats = NDArray[np.float64]
 _FAR = 0.1  # log ratio to the same slice's usual time, alone: an interrupt does not cost so much
-_LEAST_SLICES = 5
-_WARM_NS = 1e6  # of a stretch: counters are opened just before it, and leave caches cold
+_MIN_SLICES = 5
+_WARM_NS = 1e6  # of a segment: counters are opened just before it, and leave caches cold
 _WAY = ["mode", "jobs"]
 
 
@@ -55,7 +51,7 @@ def by_trials(times: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def by_slices(slices: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The log ratio of slices' times with and without counting, in each pair of stretches.
+    """The log ratio of slices' times with and without counting, in each pair of segments.
 
     Parameters
     ----------
@@ -71,22 +67,22 @@ def by_slices(slices: pd.DataFrame, column: str) -> pd.DataFrame:
     ``mode``, ``jobs``, ``round``, ``pair``, ``log_ratio``. Which of a pair came first was drawn, so
     that pairs are independent, however long what interferes with them lasts. The mean over slices,
     not their median: a sampling interrupt falls into one of several. Left out are those at the
-    begin of a stretch, those that migrated to another core, and where that can be told those that
+    begin of a segment, those that migrated to another core, and where that is known those that
     had company; then pairs of which hardly a slice is left.
     """
-    stretch = [*_WAY, "round", "set", "pair", "counted"]
-    begun_ns = slices.groupby(stretch)["start_ns"].transform("min")
+    segment = [*_WAY, "round", "set", "pair", "counted"]
+    begun_ns = slices.groupby(segment)["start_ns"].transform("min")
     here = slices[(slices["cpu"] >= 0) & (slices["start_ns"] - begun_ns >= _WARM_NS)]
-    told = tell(here)
+    core_states = classify(here)
     far = np.inf
-    if told is not None and told.any_told:
-        here, far = here[told.usable], _FAR
+    if core_states is not None and core_states.any_calibrated:
+        here, far = here[core_states.usable], _FAR
     here = here[here[column] > 0]
     here = here.assign(log=np.log(here[column].to_numpy(np.float64)))
     usual = here.groupby(["job_event", "slice"])["log"].transform("median")
     here["away"] = (here["log"] - usual).clip(-far, far)
-    found = here.groupby(stretch)["away"].agg(["mean", "size"])
-    means = found["mean"].where(found["size"] >= _LEAST_SLICES).unstack("counted")
+    found = here.groupby(segment)["away"].agg(["mean", "size"])
+    means = found["mean"].where(found["size"] >= _MIN_SLICES).unstack("counted")
     if not {0, 1} <= set(means):
         return _nothing()
     ratios = means.assign(log_ratio=means[1] - means[0])[["log_ratio"]].dropna()
@@ -103,7 +99,7 @@ def cost_of_counting(ratios: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     One row for each ``mode`` and ``jobs`` of `by_trials` or `by_slices`: ``pairs``,
-    ``cost_percent``, ``cost_low_percent``, ``cost_high_percent``: the mean of the log ratios with
+    ``cost_percent``, ``cost_percent_low``, ``cost_percent_high``: the mean of the log ratios with
     Student's interval, which is NaN for a single pair.
     """
     found = []
@@ -116,8 +112,8 @@ def cost_of_counting(ratios: pd.DataFrame) -> pd.DataFrame:
                 "jobs": jobs,
                 "pairs": values.size,
                 "cost_percent": cost.effect,
-                "cost_low_percent": cost.low,
-                "cost_high_percent": cost.high,
+                "cost_percent_low": cost.low,
+                "cost_percent_high": cost.high,
             }
         )
     return pd.DataFrame(found)

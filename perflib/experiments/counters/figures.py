@@ -1,29 +1,23 @@
-"""The figures of the experiment: errors beside the scatter, costs, one job over time."""
+"""The figures of the experiment: errors compared with the scatter, costs, one job over time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from perflib.experiments.counters.analyse import tables
 from perflib.experiments.counters.modes import KERNEL, ONE_SET, ROTATED, SAMPLED
-from perflib.framework.plots import intervals
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from perflib.model.run import Run
-
-__all__ = ["plots"]
+from perflib.framework.plots import intervals, panels_above
+from perflib.model.run import Run
 
 _MARKS = {ONE_SET: "o", ROTATED: "s", KERNEL: "^", SAMPLED: "D"}
-_MOST_EVENTS = 24
+_MAX_EVENTS = 24
 _LINEAR_PERCENT = 0.1  # below this the axis of errors is linear
-_MOST_ROWS = 4
+_MAX_ROWS = 4
 _TITLE = {"x": 0.02, "ha": "left", "fontweight": "bold", "fontsize": "medium"}
 
 
@@ -71,7 +65,7 @@ def _legend_below(figure: Figure, panel: Axes) -> None:
 def _errors(found: pd.DataFrame, limit_percent: float) -> Figure:
     """Each event's average error in each mode with its interval, and the run-to-run scatter."""
     worst = found.groupby("event")["average_error_percent"].max().sort_values(ascending=False)
-    events = list(worst.index[:_MOST_EVENTS])[::-1]
+    events = list(worst.index[:_MAX_EVENTS])[::-1]
     jobs = sorted(found["jobs"].unique())
     figure = Figure(figsize=(4 + 3.2 * len(jobs), 2.4 + 0.5 * len(events)))
     panels = figure.subplots(1, len(jobs), sharex=True, sharey=True, squeeze=False)[0]
@@ -85,8 +79,8 @@ def _errors(found: pd.DataFrame, limit_percent: float) -> Figure:
                 panel,
                 rows["average_error_percent"],
                 np.arange(len(events)) + _beside(number, len(modes)),
-                rows["error_low_percent"],
-                rows["error_high_percent"],
+                rows["error_percent_low"],
+                rows["error_percent_high"],
                 horizontal=True,
                 fmt=_MARKS.get(mode, "v"),
                 ms=5,
@@ -158,8 +152,8 @@ def _costs_of_one_time(panel: Axes, here: pd.DataFrame, modes: list[str]) -> Non
             panel,
             np.arange(len(modes)) + _beside(number, len(jobs)),
             rows["cost_percent"],
-            rows["cost_low_percent"],
-            rows["cost_high_percent"],
+            rows["cost_percent_low"],
+            rows["cost_percent_high"],
             fmt="o",
             ms=5,
             label=_jobs(count),
@@ -174,8 +168,7 @@ def _over_time(readings: pd.DataFrame) -> Figure:
     whole = readings[readings["mode"] == ONE_SET]
     slices = readings[readings["mode"] == ROTATED]
     events = _to_draw(whole)
-    figure = Figure(figsize=(9, 1.2 + 1.8 * len(events)))
-    panels = figure.subplots(len(events), 1, sharex=True, squeeze=False)[:, 0]
+    figure, panels = panels_above(len(events), 9, 1.2 + 1.8 * len(events))
     for panel, (name, event) in zip(panels, events, strict=True):
         highest = 0.0
         for rows, style, label in (
@@ -205,4 +198,4 @@ def _to_draw(readings: pd.DataFrame) -> list[tuple[str, str]]:
     rates = readings[readings["value"] > 0].groupby(["event"], sort=False)["rate_per_ms"]
     varies = (rates.std() / rates.mean()).fillna(0.0).sort_values(ascending=False)
     first_set = readings.groupby("event", sort=False)["set"].first()
-    return [(str(first_set[event]), str(event)) for event in varies.index[:_MOST_ROWS]]
+    return [(str(first_set[event]), str(event)) for event in varies.index[:_MAX_ROWS]]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflib.experiments.counters.analyse import CountersTable
 from perflib.experiments.counters.modes import configurations
-from perflib.experiments.counters.pairs import stretch_of
+from perflib.experiments.counters.pairs import segment_of
 from perflib.experiments.counters.trials import (
     CountedJobs,
     conditions_of,
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from perflib.experiments.counters import CountersParams
     from perflib.framework.experiment import Session
 
-__all__ = ["nothing", "pilot", "plan", "take"]
-
-_LEAST_S = 10.0
+_MIN_S = 10.0
 _PILOT_EVENTS = 20
 
 
@@ -55,18 +53,18 @@ def pilot(params: CountersParams, plan: Mapping[str, Any]) -> dict[str, Any]:
     domain = {"user": ":u", "kernel": ":k"}.get(params.domain, "")
     sampled = ("cycles" if pmu().available else "cpu-clock") + domain
     not_sampled = _why_not_sampled(sampled, params.sampling_hz)
-    stretch = None  # of any other job no part can be repeated
+    segment = None  # of any other job no part can be repeated
     if params.job == "program":
-        stretch = stretch_of(plan["copies"], conditions_of(params), plan["cores"], params.seed)
+        segment = segment_of(plan["copies"], conditions_of(params), plan["cores"], params.seed)
     return {
         "sets": found,
         "absent": absent,
         "sampled": sampled,
         "not_sampled": not_sampled,
         "configurations": configurations(
-            sorted(set(params.jobs)), found, sampled=not not_sampled, alone=stretch is None
+            sorted(set(params.jobs)), found, sampled=not not_sampled, alone=segment is None
         ),
-        "stretch": stretch,
+        "stretch": segment,
         "events": params.events or _events_for(params, plan),
     }
 
@@ -120,7 +118,7 @@ def take(params: CountersParams, session: Session) -> str:
             len(plan["configurations"]),
             jobs.take,
             lambda samples: CountersTable(samples).half_width,
-            least_s=_LEAST_S,
+            least_s=_MIN_S,
         )
         session.note(jobs)
         if plan["not_sampled"]:

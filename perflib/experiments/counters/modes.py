@@ -5,18 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = [
-    "ALONE",
-    "KERNEL",
-    "MULTIPLEXED",
-    "NOTHING",
-    "ONE_SET",
-    "ROTATED",
-    "SAMPLED",
-    "Configuration",
-    "configurations",
-]
-
 ALONE, ONE_SET, ROTATED, KERNEL, SAMPLED = "alone", "one set", "rotated", "kernel", "sampled"
 MULTIPLEXED = (ROTATED, KERNEL)
 NOTHING = "(none)"  # in the columns of set and event, where there is none
@@ -35,7 +23,7 @@ def configurations(
 ) -> list[Configuration]:
     """Every mode with every number of jobs; one set at a time is a configuration for each set.
 
-    ``alone``: the job uncounted, too; not needed where costs come from stretches of it.
+    ``alone``: the job uncounted, too; not needed where costs come from segments of it.
     """
     modes = [*MULTIPLEXED, *([SAMPLED] if sampled else [])]
     return [

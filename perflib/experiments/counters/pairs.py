@@ -1,8 +1,8 @@
-"""What counting costs our simulation: short stretches of it, in turn with and without counting.
+"""What counting costs our simulation: short segments of it, in turn with and without counting.
 
 Two runs of a job on a busy machine differ by more than any counter costs. So one process simulates
 the same events again and again, for some 12 ms each time, and the counters are switched on for one
-of two successive stretches. Both are cut into slices, each between two probes: the slices of one
+of two successive segments. Both are cut into slices, each between two probes: the slices of one
 name do the same work, and those are compared that had their core for themselves.
 """
 
@@ -23,33 +23,31 @@ from perflib.measure.process import Out, Worker
 from perflib.measure.schedule import Columns
 from perflib.model.errors import MeasurementError
 
-__all__ = ["SLICE_COLUMNS", "Stretches", "Switch", "stretch_of"]
-
 SLICE_COLUMNS = (
     *("pair", "counted", "cpu", "job_event", "slice", "start_ns", "time_ns"),
     *(column.name for column in BRACKET_COLUMNS),
 )
-_STRETCH_MS, _SLICE_US = 12.0, 300.0
+_SEGMENT_MS, _SLICE_US = 12.0, 300.0
 _PILOT_EVENTS = 40
 _TIMEOUT_S = 120.0
-_PAIRS = 8  # of stretches, in each trial
+_PAIRS = 8  # of segments, in each trial
 
 Switch = Callable[[], contextlib.AbstractContextManager[object]]
 
 
-def stretch_of(copies: int, conditions: Conditions, cores: Sequence[int], seed: int) -> list[int]:
-    """How many events make a stretch, and how many steps a slice: ``[events, steps]``."""
-    with Stretches(copies, conditions, cores, seed) as stretches:
-        stretches.run(1, 10**9)  # warms up
-        events, _ = stretches.run(_PILOT_EVENTS, 10**9)
+def segment_of(copies: int, conditions: Conditions, cores: Sequence[int], seed: int) -> list[int]:
+    """How many events make a segment, and how many steps a slice: ``[events, steps]``."""
+    with Segments(copies, conditions, cores, seed) as segments:
+        segments.run(1, 10**9)  # warms up
+        events, _ = segments.run(_PILOT_EVENTS, 10**9)
     steps = np.maximum(events["steps"], 1)
     step_us = max(1e-3, float(np.median(events["time_ns"] / steps)) / 1e3)
     times_ms = np.cumsum(steps) * step_us / 1e3
-    wanted = 1 + int(np.argmin(np.abs(np.log(times_ms / _STRETCH_MS))))
+    wanted = 1 + int(np.argmin(np.abs(np.log(times_ms / _SEGMENT_MS))))
     return [wanted, max(1, round(_SLICE_US / step_us))]
 
 
-class Stretches:
+class Segments:
     """Our simulation as a kernel, in one process on any of the cores."""
 
     def __init__(
@@ -95,8 +93,8 @@ class Stretches:
             raise MeasurementError(msg)
         return done, slices[: min(count, most)]
 
-    def pairs(self, switched_on: Switch, stretch: Sequence[int], seed: str) -> list[Columns]:
-        """Stretches with and without counting, which of the two is first drawn for each pair.
+    def pairs(self, switched_on: Switch, segment: Sequence[int], seed: str) -> list[Columns]:
+        """Segments with and without counting, which of the two is first drawn for each pair.
 
         ``switched_on()`` counts for as long as a ``with`` statement lasts. Returned are the slices
         of each, as columns by the names of ``SLICE_COLUMNS``.
@@ -107,7 +105,7 @@ class Stretches:
             first = draw.random() < 0.5
             for on in (first, not first):
                 with switched_on() if on else contextlib.nullcontext():
-                    _, slices = self.run(*stretch)
+                    _, slices = self.run(*segment)
                 parts.append(_columns(slices, pair, on))
         return parts
 

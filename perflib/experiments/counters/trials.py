@@ -1,4 +1,4 @@
-"""One trial of the experiment: a job counted in one mode, with other jobs beside it."""
+"""One trial of the experiment: a job counted in one mode, next to other jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from perflib.experiments.counters.modes import ALONE, KERNEL, NOTHING, SAMPLED, Configuration
-from perflib.experiments.counters.pairs import SLICE_COLUMNS, Stretches, Switch
+from perflib.experiments.counters.pairs import SLICE_COLUMNS, Segments, Switch
 from perflib.framework.jobs import Jobs, job_template, log_format
 from perflib.instruments.counters.groups import Requested, in_domain
 from perflib.instruments.counters.monitor import Monitor, totals
@@ -34,11 +34,9 @@ from perflib.model.errors import PerflibError
 if TYPE_CHECKING:
     from perflib.experiments.counters import CountersParams
 
-__all__ = ["CountedJobs", "conditions_of", "sets_of", "template_of"]
-
 _END_S = 10.0
 _COUNTED_AS = {"cpu-clock": "task-clock"}  # what perf samples, and the counter of the same
-_LONG_ENOUGH = 100  # times the counted job's events: what runs beside it is ended with it
+_LONG_ENOUGH = 100  # times the counted job's events: what runs next to it is ended with it
 
 Attach = Callable[[int], contextlib.AbstractContextManager[object]]
 Rows = list[dict[str, Any]]
@@ -63,8 +61,8 @@ class CountedJobs(Jobs):
     """A job started for each trial, held until it is counted, with as many others as are wanted.
 
     The jobs run wherever the system puts them on the chosen cores; one of them is counted, from
-    its release to its end. The others would go on for longer, and are ended with it. What counting
-    costs our own simulation is measured apart, in stretches of it: see `pairs`.
+    its release to its end. The others would run on, and are ended with it. What counting
+    costs our own simulation is measured apart, in segments of it: see `pairs`.
     """
 
     def __init__(self, params: CountersParams, plan: Mapping[str, Any]) -> None:
@@ -86,22 +84,22 @@ class CountedJobs(Jobs):
             template, first=0, events=_LONG_ENOUGH * events, seed=params.seed + 1
         )
         self._series: dict[Configuration, dict[str, Any]] = {}
-        # Runs of before have no plan of stretches.
-        self._stretch: list[int] | None = plan.get("stretch")
-        self._stretches = (
-            Stretches(plan["copies"], conditions, self._cores, params.seed)
-            if self._stretch
+        # Runs of before have no plan of segments.
+        self._segment: list[int] | None = plan.get("stretch")
+        self._segments = (
+            Segments(plan["copies"], conditions, self._cores, params.seed)
+            if self._segment
             else None
         )
 
     def __enter__(self) -> Self:
-        if self._stretches is not None:
-            self._stretches.__enter__()
+        if self._segments is not None:
+            self._segments.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._stretches is not None:
-            self._stretches.__exit__()
+        if self._segments is not None:
+            self._segments.__exit__()
 
     def provenance(self) -> dict[str, Any]:
         """The job, its conditions, and one job's readings over time in each mode."""
@@ -124,14 +122,14 @@ class CountedJobs(Jobs):
             raise WorkerError(str(error)) from error
         rows = [wanted._asdict() | row | spent for row in rows]
         columns = {name: [row[name] for row in rows] for name in rows[0]}
-        if self._stretches is None or self._stretch is None:
+        if self._segments is None or self._segment is None:
             return columns
         for name in SLICE_COLUMNS:  # rows of whole jobs and of slices are in one table
             columns.setdefault(name, [None] * len(rows))
         if wanted.set not in (NOTHING, next(iter(self._sets))):
             return columns  # what one set costs is measured of the first
-        with self._others(wanted.jobs - 1), self._switch(wanted, self._stretches.pid) as switched:
-            for part in self._stretches.pairs(switched, self._stretch, f"{round_}/{configuration}"):
+        with self._others(wanted.jobs - 1), self._switch(wanted, self._segments.pid) as switched:
+            for part in self._segments.pairs(switched, self._segment, f"{round_}/{configuration}"):
                 _append(columns, wanted, part)
         return columns
 

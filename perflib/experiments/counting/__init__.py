@@ -16,6 +16,7 @@ from perflib.framework.experiment import Experiment
 from perflib.framework.jobs import JOB_COMMAND, check_command
 from perflib.framework.params import Cores, Params, Words, budget, parameter, precision
 from perflib.framework.schema import Column
+from perflib.framework.steps import Drawing, Steps
 
 __all__ = ["Count", "CountParams", "experiment"]
 
@@ -112,6 +113,16 @@ class Count(Experiment):
         "series": "rates over time of the events that vary most",
         "totals": "how complete each count is",
     }
+
+    def _steps(self) -> Steps[CountParams]:
+        from perflib.experiments.counting import analyse, measure
+
+        return Steps(measure, analyse, levels=analyse.levels)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.counting import figures
+
+        return figures
 
 
 experiment = Count()

@@ -23,11 +23,9 @@ from perflib.stats.decide import Decision, Reason, Verdict
 from perflib.stats.interval import Interval
 from perflib.stats.intervals import t_interval
 
-__all__ = ["findings", "levels", "rates", "tables", "totals"]
-
 _BATCHES = 12  # of successive parts: neighbours are alike, and are not counted as independent
 _ALL = 0.999  # the clock and a counter are not read at the same instant
-_FEWEST = 4  # of these, for an interval
+_MIN_BATCHES = 4  # of these, for an interval
 _KEYS = ["set", "event", "cpu"]
 # Of what is a time, a rate is a share of the time (of several cores: their sum).
 _PERCENT = {"ns": 1e-7, "us": 1e-4, "ms": 0.1}
@@ -39,8 +37,8 @@ _TOTALS = [
     "value",
     "scaled",
     "per_s",
-    "low",
-    "high",
+    "per_s_low",
+    "per_s_high",
     "complete_percent",
 ]
 
@@ -54,7 +52,7 @@ def findings(run: Run) -> list[Finding]:
         label = _label(row)  # of an event in two sets each has its set's name
         about = {"event": label if labels[label] == 1 else f"{label} in {row['set']}"}
         share = row["complete_percent"] / 100
-        few = not np.isfinite(row["low"])
+        few = not np.isfinite(row["per_s_low"])
         remarks = [Reason("scaled", {"share": share})] if 0 < share <= _ALL else []
         if few:
             remarks.append(Reason("few", {"intervals": row["parts"]}))
@@ -64,7 +62,7 @@ def findings(run: Run) -> list[Finding]:
         factor = _PERCENT.get(row["unit"], 1.0)
         unit = "percent" if row["unit"] in _PERCENT else f"{row['unit']} per s".strip()
         if np.isfinite(row["per_s"]):
-            rate = Interval(*(factor * row[name] for name in ("per_s", "low", "high")))
+            rate = Interval(*(factor * row[name] for name in ("per_s", "per_s_low", "per_s_high")))
             found.append(
                 RATE.found(Decision(verdict, tuple(remarks)), rate, about=about, unit=unit)
             )
@@ -100,7 +98,7 @@ def rates(samples: pd.DataFrame) -> pd.DataFrame:
 
     A count that was on for a part of the time is taken to have gone on as it was seen.
     """
-    samples = _with_cpu(samples)
+    samples = _whole(samples)
     table = samples[[*_KEYS, "unit", "bin", "start_ns", "elapsed_ns"]].copy()
     on, due = samples["on_ns"].to_numpy(np.float64), samples["all_ns"].to_numpy(np.float64)
     share = np.where(due > 0, on / np.where(due > 0, due, 1.0), 0.0)
@@ -120,7 +118,7 @@ def totals(samples: pd.DataFrame) -> pd.DataFrame:
     The interval of the rate is that of batches of successive parts: it says how much the rate
     varied in time, and with it how far the time watched is typical.
     """
-    samples = _with_cpu(samples)
+    samples = _whole(samples)
     series = dict(iter(rates(samples).groupby(_KEYS, sort=False)))
     rows = []
     for key, part in samples.groupby(_KEYS, sort=False):
@@ -134,12 +132,12 @@ def totals(samples: pd.DataFrame) -> pd.DataFrame:
         rows.append(
             {
                 **dict(zip(_KEYS, key, strict=True)),
-                "unit": part["unit"].iloc[0] if "unit" in part else "",
+                "unit": part["unit"].iloc[0],
                 "value": part["value"].sum(),
                 "scaled": scaled,
                 "per_s": per_s,
-                "low": low,
-                "high": high,
+                "per_s_low": low,
+                "per_s_high": high,
                 "complete_percent": 100 * on / due if due > 0 else 100.0,
                 "parts": len(mine),
                 "enabled_ns": due,
@@ -149,8 +147,10 @@ def totals(samples: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _with_cpu(samples: pd.DataFrame) -> pd.DataFrame:
-    return samples if "cpu" in samples else samples.assign(cpu=-1)
+def _whole(samples: pd.DataFrame) -> pd.DataFrame:
+    """With a unit and a core in each row."""
+    unit = samples["unit"].fillna("") if "unit" in samples else ""
+    return samples.assign(unit=unit, cpu=samples.get("cpu", -1))
 
 
 def _label(row: Mapping[Hashable, Any]) -> str:
@@ -158,7 +158,7 @@ def _label(row: Mapping[Hashable, Any]) -> str:
 
 
 def _interval(series: pd.DataFrame, per_s: float) -> tuple[float, float]:
-    if len(series) < _FEWEST:
+    if len(series) < _MIN_BATCHES:
         return np.nan, np.nan
     weights = series["elapsed_ns"].to_numpy(np.float64)
     values = series["per_s"].to_numpy(np.float64)
@@ -172,8 +172,8 @@ def _interval(series: pd.DataFrame, per_s: float) -> tuple[float, float]:
 
 def _counts(samples: pd.DataFrame) -> pd.DataFrame:
     """As `Group.read` gives them, for ratios."""
-    table = totals(_with_cpu(samples).assign(cpu=-1))  # of all CPUs
-    half = (table["high"] - table["low"]) / 2
+    table = totals(_whole(samples).assign(cpu=-1))  # of all CPUs
+    half = (table["per_s_high"] - table["per_s_low"]) / 2
     status = np.select(
         [table["running_ns"] <= 0, table["complete_percent"] > 99.9], ["not counted", "counted"],
         "scaled",

@@ -9,8 +9,6 @@ from perflib.instruments.counters.groups import Requested, countable
 from perflib.instruments.counters.sets import asked_for, events_of
 from perflib.instruments.counters.system_counts import SYSTEM_COUNTS, SYSTEM_SETS
 
-__all__ = ["Chosen", "chosen"]
-
 _DEFAULT = "default"
 _OF_JOB = {
     "machine": ("cpu", "pressure"),
@@ -29,7 +27,7 @@ class Chosen:
 
 
 def chosen(words: Sequence[str], job: str) -> Chosen:
-    """What the words stand for; a control group has no counters of a processor.
+    """What the words stand for; by default a control group has no counters of a processor.
 
     Raises
     ------

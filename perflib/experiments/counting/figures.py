@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -12,14 +11,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from perflib.experiments.counting.analyse import tables
-
-if TYPE_CHECKING:
-    from perflib.model.run import Run
-
-__all__ = ["plots"]
+from perflib.framework.plots import instead
+from perflib.model.run import Run
 
 _EVENTS = 8
-_LEAST = 0.05  # of an interval, for its rate to be drawn
+_MIN_SHARE = 0.05  # of an interval, for its rate to be drawn
 _PERCENT = {"ns": 1e-7, "us": 1e-4, "ms": 0.1}  # a time in a second: its share
 
 
@@ -64,8 +60,8 @@ def _drawn(series: pd.DataFrame) -> pd.DataFrame:
     """Without rates from next to no time: of a set that was being changed, of the last moment."""
     cpu = pd.Series(series.get("cpu", -1), index=series.index)
     label = series["event"].where(cpu < 0, series["event"] + " of cpu" + cpu.astype(str))
-    short = series["elapsed_ns"] < _LEAST * series["elapsed_ns"].median()
-    barely = series["complete_percent"] < 100 * _LEAST
+    short = series["elapsed_ns"] < _MIN_SHARE * series["elapsed_ns"].median()
+    barely = series["complete_percent"] < 100 * _MIN_SHARE
     return series.assign(per_s=series["per_s"].mask(short | barely), label=label)
 
 
@@ -75,7 +71,7 @@ def _stairs(mine: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.float64
     begin = mine["time_s"].to_numpy(np.float64)
     length = mine["elapsed_ns"].to_numpy(np.float64) / 1e9
     end = begin + length
-    near = np.abs(begin[1:] - end[:-1]) < _LEAST * length[:-1]
+    near = np.abs(begin[1:] - end[:-1]) < _MIN_SHARE * length[:-1]
     end[:-1] = np.where(near, begin[1:], end[:-1])
     values = np.column_stack([mine["per_s"].to_numpy(np.float64), np.full(len(mine), np.nan)])
     edges = np.maximum.accumulate(np.column_stack([begin, end]).ravel())
@@ -99,7 +95,7 @@ def _complete(totals: pd.DataFrame, limit: float) -> Figure:
     axes = figure.subplots()
     axes.set_title("How complete each count is")
     if totals.empty:
-        axes.text(0.5, 0.5, "nothing was counted", transform=axes.transAxes, ha="center")
+        instead(axes, "nothing was counted")
         return figure
     sns.barplot(totals, x="complete_percent", y="event", color="0.6", errorbar=None, ax=axes)
     axes.axvline(limit, color="0.2", linestyle="--", label=f"complete from {limit:g} % on")

@@ -6,14 +6,16 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from perflib.experiments.counting import CountParams
 from perflib.experiments.counting.events import chosen
+from perflib.framework.experiment import Session
 from perflib.instruments.counters.counting import Counting
-from perflib.instruments.counters.groups import Group
-from perflib.instruments.counters.system_counts import SystemCounts
+from perflib.instruments.counters.groups import CounterGroup
+from perflib.instruments.counters.system_counts import SystemCounts, group_folder
 from perflib.instruments.counters.watched import Watched, watch
 from perflib.instruments.joblog.jobrun import job_argv
 from perflib.machine.cpulist import parse_cpus
@@ -22,12 +24,6 @@ from perflib.machine.processes import is_gone
 from perflib.measure.job import Started
 from perflib.measure.schedule import Status
 from perflib.model.errors import UserError
-
-if TYPE_CHECKING:
-    from perflib.experiments.counting import CountParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["plan", "take"]
 
 _SHOWN_EVERY_S = 0.5
 _ONLINE = Path("/sys/devices/system/cpu/online")
@@ -48,23 +44,17 @@ def plan(params: CountParams) -> dict[str, Any]:
 
 
 def _absent(params: CountParams) -> dict[str, str]:
-    """Each event that cannot be counted here, and why: asked of this process, without counting."""
+    """Each event that cannot be counted here, and why: tried on this process, without counting."""
     wanted = chosen(params.events, params.job)
-    watched = watch(cpus=params.resolved_cores()) if params.job == "machine" else watch()
+    watched = watch() if params.job in ("command", "running") else _of_cpus(params)
     found: dict[str, str] = {}
     for name, events in wanted.sets.items():
-        with Group(events, watched, name=name) as group:
+        with CounterGroup(events, watched, name=name) as group:
             found |= group.refused
     pid, group_name = params.job_pid or os.getpid(), params.job_cgroup or None
     with SystemCounts(wanted.system, pid=pid, cgroup=group_name) as counts:
         found |= counts.lacking
     names = {one.name for events in wanted.sets.values() for one in events} | set(wanted.system)
-    if params.job == "cgroup" and wanted.sets:
-        msg = (
-            f"{', '.join(sorted(wanted.sets))} cannot be counted for a control group: count the "
-            "machine (job=machine), or what the kernel counts of the group (events=cgroup)"
-        )
-        raise UserError(msg)
     if names <= found.keys():
         reasons = "; ".join(f"{name}: {why}" for name, why in list(found.items())[:3])
         msg = f"none of these events can be counted here: {reasons}"
@@ -72,12 +62,20 @@ def _absent(params: CountParams) -> dict[str, str]:
     return found
 
 
+def _of_cpus(params: CountParams) -> Watched:
+    """The CPUs that are chosen, or a control group on all that there are."""
+    if params.job == "machine":
+        return watch(cpus=params.resolved_cores())
+    folder = group_folder(params.job_cgroup, Path("/"))
+    return watch(cpus=parse_cpus(text(_ONLINE) or "0"), cgroup=folder)
+
+
 def take(params: CountParams, session: Session) -> str:
-    """Count, and keep the series; the intervals lie beside the run."""
+    """Count, and keep the series; the intervals are next to the run's file."""
     folder = session.journal.recordings / "counts"
     wanted = chosen(params.events, params.job)
     with contextlib.ExitStack() as stack:
-        watched, ended = stack.enter_context(_watched(params, session.plan))
+        watched, ended, begin = stack.enter_context(_watched(params, session))
         counting = stack.enter_context(
             Counting(
                 wanted.sets,
@@ -92,6 +90,7 @@ def take(params: CountParams, session: Session) -> str:
                 online=_cpus_now(params) if params.job == "machine" else None,
             )
         )
+        begin()
         try:
             stopped = _count(params, session, counting, ended)
         except KeyboardInterrupt:
@@ -144,13 +143,19 @@ def _count(
 
 @contextlib.contextmanager
 def _watched(
-    params: CountParams, plan: Mapping[str, Any]
-) -> Iterator[tuple[Watched, Callable[[float], bool]]]:
-    """What is watched, and a function that waits so long and says whether it has ended."""
+    params: CountParams, session: Session
+) -> Iterator[tuple[Watched, Callable[[float], bool], Callable[[], None]]]:
+    """What is watched, what waits so long and says whether it has ended, and what lets it begin.
+
+    A job waits until its counters are on.
+    """
     if params.job == "command":
         cores = params.resolved_cores() if params.cores != "all" else []
-        with Started(_argv(params), params.conditions(None), cores, params.budget_s + 60.0) as job:
-            yield watch(pid=job.pid), lambda wait_s: job.wait(job.elapsed_s + wait_s)
+        argv, conditions = _argv(params), params.conditions(None)
+        with Started(argv, conditions, cores, params.budget_s + 60.0, held=True) as job:
+            yield watch(pid=job.pid), lambda wait_s: job.wait(job.elapsed_s + wait_s), job.release
+            if job.wait(job.elapsed_s) and (problem := job.ran().problem):
+                session.problems.append(f"the job {problem}")
         return
 
     def sleeping(wait_s: float) -> bool:
@@ -158,11 +163,11 @@ def _watched(
         return params.job_pid is not None and is_gone(params.job_pid)
 
     if params.job == "running":
-        yield watch(pid=params.job_pid), sleeping
+        yield watch(pid=params.job_pid), sleeping, lambda: None
     elif params.job == "cgroup":
-        yield watch(tid=0), sleeping
+        yield _of_cpus(params), sleeping, lambda: None
     else:
-        yield watch(cpus=plan["cpus"]), sleeping
+        yield watch(cpus=session.plan["cpus"]), sleeping, lambda: None
 
 
 def _cpus_now(params: CountParams) -> Callable[[], list[int]] | None:

@@ -1,6 +1,6 @@
 """The data TLBs: how many pages can loads go round in before translating addresses costs time?
 
-Dependent loads through one line in each of N pages, beside loads through as many lines on a 64th of
+Dependent loads through one line in each of N pages, and loads through as many lines on a 64th of
 the pages. Lines and caches are the same, so what differs is translation.
 """
 
@@ -8,24 +8,33 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from perflib.experiments.data_tlb.claims import FIRST, SECOND, WAYS
 from perflib.framework.brackets import CHASE_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.page_claims import HUGE_PAGES
-from perflib.framework.params import Cores, Params, Words, budget, parameter, precision, split_items
-from perflib.framework.schema import Column
+from perflib.framework.params import (
+    AnyItems,
+    Cores,
+    Params,
+    Words,
+    budget,
+    limit,
+    parameter,
+    precision,
+)
+from perflib.framework.schema import Column, key, ok
+from perflib.framework.steps import Drawing, Steps
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["LINES", "DataTlb", "DataTlbParams", "experiment"]
 
-Strides = Annotated[list[Annotated[int, Field(ge=2, le=512)]], BeforeValidator(split_items)]
+Strides = AnyItems[Annotated[int, Field(ge=2, le=512)]]
 
 LINES = ("spread", "packed")
 
@@ -79,19 +88,13 @@ class DataTlbParams(Params):
         le=1000,
     )
     repeats: int = parameter(4, "how often lines are timed, once placed and warm", ge=1, le=25)
-    knee_percent: float = parameter(
-        20.0,
-        "a knee so near to the entries that CPUID reports counts as the TLB's",
-        "percent",
-        gt=0,
-        le=100,
+    knee_percent: float = limit(
+        20.0, "a knee so near to the entries that CPUID reports counts as the TLB's", le=100
     )
-    visible_percent: float = parameter(
+    visible_percent: float = limit(
         5.0,
         "there is said to be no knee only where many pages cost less than this at every size, in "
         "percent of a load from the first-level cache",
-        "percent",
-        gt=0,
         le=100,
     )
 
@@ -109,33 +112,24 @@ class DataTlbParams(Params):
 
 
 class DataTlb(Experiment):
-    """Dependent loads, one line a page, beside as many lines on few pages."""
+    """Dependent loads, one line a page, next to as many lines on few pages."""
 
     name = "data_tlb"
     title = "The data TLBs: entries"
     question = "How many pages do the data TLBs hold, what does a miss cost, and does CPUID agree?"
     notebook = "06_memory_levels"
     Params = DataTlbParams
-    x86_only = True
+    placed_by_line = True
     presets = {
         "quick": {"budget_s": 20.0},
         "full": {"budget_s": 300.0, "cores": "groups", "precision_percent": 0.2},
     }
     columns = (
-        Column(
-            "round",
-            "integer",
-            "",
-            "number of the round; both kinds of lines are compared within",
-            True,
-            "key",
-        ),
-        Column(
-            "cpu", "integer", "", "the core that loads, and touched the pages first", True, "key"
-        ),
-        Column("backing", "text", "", "the pages that were requested: 4k, thp ...", True, "key"),
-        Column("lines", "text", "", "one a page (spread), or side by side (packed)", True, "key"),
-        Column("pages", "integer", "", "pages that have a line, if spread", True, "key", least=1),
+        key("round", "integer", "number of the round; both kinds of lines are compared within"),
+        key("cpu", "integer", "the core that loads, and touched the pages first"),
+        key("backing", "text", "the pages that were requested: 4k, thp ..."),
+        key("lines", "text", "one a page (spread), or side by side (packed)"),
+        key("pages", "integer", "pages that have a line, if spread", least=1),
         Column(
             "stride",
             "integer",
@@ -157,12 +151,7 @@ class DataTlb(Experiment):
         Column("loads", "integer", "", "how many loads were timed"),
         Column("time_ns", "number", "ns", "wall time of all loads"),
         *CHASE_COLUMNS,
-        Column(
-            "ok",
-            "boolean",
-            "",
-            "false: its pages or core were not what they should be; it is not used",
-        ),
+        ok("its pages or core were not what they should be"),
     )
     claims = (FIRST, SECOND, WAYS, HUGE_PAGES)
     tables = {
@@ -198,11 +187,15 @@ class DataTlb(Experiment):
         columns = ["microarchitecture", "level", "pages", "entries", "ways", "source"]
         return pd.DataFrame(rows, columns=columns)
 
-    def system_settings(self, params: Any, plan: Mapping[str, Any]) -> Mapping[str, str]:
-        """Those that were requested, and the huge pages of a backing that reserves them."""
-        from perflib.measure.pages.backings import with_pool
+    def _steps(self) -> Steps[DataTlbParams]:
+        from perflib.experiments.data_tlb import analyse, measure
 
-        return with_pool(params.settings, plan["backings"], plan["hugetlb_pages"])
+        return Steps(measure, analyse, pilot=measure.pilot)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.data_tlb import figures
+
+        return figures
 
 
 experiment = DataTlb()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from perflib.experiments.data_tlb import LINES
@@ -16,16 +14,14 @@ from perflib.experiments.data_tlb.trials import page_bytes
 from perflib.experiments.data_tlb.ways import Ways, find_ways
 from perflib.framework.knees import at_level, no_knee
 from perflib.framework.page_control import PageControl
-from perflib.measure.pages.text_backings import SMALL_PAGES
+from perflib.measure.pages.kinds import SMALL_PAGES
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.model.sentences import size
 from perflib.stats.decide import Decision, Reason
-from perflib.stats.interval import NO_INTERVAL, Interval, percent
-from perflib.stats.intervals import t_interval
+from perflib.stats.interval import NO_INTERVAL, Interval, columns, exp, percent
+from perflib.stats.intervals import t_intervals
 from perflib.stats.knees import Knees
-
-__all__ = ["findings", "rise_of", "tables", "ways_of"]
 
 _ROOM = 1.5  # of a level's entries there must be so many times as many pages
 
@@ -71,7 +67,7 @@ def _entries(
 
     ``supported``: they lie within ``knee_percent`` of where the level's rise begins to where half
     of it has come, and the interval excludes half and twice of them. ``refuted``: no knee (it would
-    have been seen from ``visible_percent`` on), or the whole interval lies elsewhere.
+    have been seen from ``visible_percent`` on), or the whole interval is elsewhere.
     """
     entries = Entries.of(run.provenance.get("machine", {}), backing)
     known = entries.by_level.get(level)
@@ -150,7 +146,7 @@ def _held(rise: Rise) -> Interval:
 
 
 def _fit(table: TlbTable) -> dict[int, Interval | None]:
-    rises = {stride: table.rises_apart(stride) for stride in table.strides}
+    rises = {stride: table.rises(SMALL_PAGES, stride) for stride in table.strides}
     return {stride: _held(found[0]) if found else None for stride, found in rises.items()}
 
 
@@ -173,17 +169,20 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
 
 def _loads(table: TlbTable) -> pd.DataFrame:
     """Ns a load: ``spread_ns``, ``packed_ns`` and the difference ``extra_ns``, with their ends."""
-    parts = []
+    rows = []
     for backing in table.backings:
-        frame = pd.DataFrame({"backing": backing, "pages": table.pages(backing)})
-        curves: dict[str, Any] = {kind: table.curve(backing, kind) for kind in LINES}
-        extra = table.extra_ns(backing).T
-        curves["extra"] = np.array([tuple(t_interval(column)) for column in extra])
-        for name, curve in curves.items():
-            columns = [f"{name}_ns", f"low_{name}_ns", f"high_{name}_ns"]
-            frame[columns] = curve.reshape(-1, 3)
-        parts.append(frame)
-    return pd.concat(parts, ignore_index=True)
+        spread, packed = (table.loads(backing, kind).log().intervals() for kind in LINES)
+        extra = t_intervals(table.extra_ns(backing))
+        rows += [
+            {"backing": backing, "pages": pages}
+            | columns("spread_ns", exp(one_a_page))
+            | columns("packed_ns", exp(side_by_side))
+            | columns("extra_ns", more)
+            for pages, one_a_page, side_by_side, more in zip(
+                table.pages(backing), spread, packed, extra, strict=True
+            )
+        ]
+    return pd.DataFrame(rows)
 
 
 def _knees(table: TlbTable) -> pd.DataFrame:
@@ -198,27 +197,29 @@ def _knees(table: TlbTable) -> pd.DataFrame:
             above = level * math.exp(rise.knee.height.effect)
             rows.append((backing, *rise.knee.size, *rise.half, above - level, rise.knee.p))
             level = above
-    columns = ["backing", "begins_pages", "low_pages", "high_pages"]
-    columns += ["half_pages", "low_half_pages", "high_half_pages", "cost_ns", "p"]
-    return pd.DataFrame(rows, columns=columns)
+    ends = (name for kind in ("begins_pages", "half_pages") for name in columns(kind, NO_INTERVAL))
+    return pd.DataFrame(rows, columns=["backing", *ends, "cost_ns", "p"])
 
 
 def _apart(table: TlbTable) -> pd.DataFrame:
     """By distance and number of pages, how many times as long a load takes as through few lines.
 
-    ``fit_pages`` to ``high_fit_pages``: the most pages that surely fit at that distance, and the
-    fewest that do not; NaN where no knee was seen.
+    ``fit_pages_low`` to ``fit_pages_high``: the most pages that surely fit at that distance, and
+    the fewest that do not; NaN where no knee was seen.
     """
-    parts = []
     fit = _fit(table)
-    for stride in table.strides:
-        ends = np.exp([tuple(t_interval(column)) for column in table.far_apart(stride).T])
-        frame = pd.DataFrame(ends, columns=["ratio", "low_ratio", "high_ratio"])
-        frame.insert(0, "pages", table.pages(SMALL_PAGES, stride))
-        frame.insert(0, "stride", stride)
-        held = fit[stride] or NO_INTERVAL
-        parts.append(frame.assign(fit_pages=held.low, high_fit_pages=held.high))
-    return pd.concat(parts, ignore_index=True)
+    rows = [
+        {"stride": stride, "pages": pages}
+        | columns("ratio", exp(ratio))
+        | columns("fit_pages", fit[stride] or NO_INTERVAL)
+        for stride in table.strides
+        for pages, ratio in zip(
+            table.pages(SMALL_PAGES, stride),
+            t_intervals(table.log_rise(SMALL_PAGES, stride)),
+            strict=True,
+        )
+    ]
+    return pd.DataFrame(rows)
 
 
 def _known(run: Run, table: TlbTable) -> pd.DataFrame:

@@ -10,10 +10,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from perflib.experiments.data_tlb.analyse import tables
-from perflib.framework.plots import ABOVE, MARKS, intervals, log_ticks, once_each, pages
+from perflib.framework.plots import (
+    ABOVE,
+    MARKS,
+    doubling,
+    intervals,
+    log_ticks,
+    once_each,
+    pages,
+    with_ends,
+)
 from perflib.model.run import Run
-
-__all__ = ["loads", "plots", "ways"]
 
 _WORDS = {"spread": "one line a page", "packed": "as many lines, side by side"}
 _BESIDE, _PAD = 1.4, 40
@@ -41,17 +48,16 @@ def loads(frame: pd.DataFrame, knees: pd.DataFrame, entries: pd.DataFrame) -> Fi
     for (above, below), backing in zip(panels.T, backings, strict=True):
         mine = frame[frame["backing"] == backing]
         for i, (kind, words) in enumerate(_WORDS.items()):
-            ends = (mine[f"{end}{kind}_ns"] for end in ("", "low_", "high_"))
+            ends = with_ends(mine, f"{kind}_ns")
             intervals(above, mine["pages"], *ends, color=f"C{i}", label=words)
-        ends = (mine[name] for name in ("extra_ns", "low_extra_ns", "high_extra_ns"))
+        ends = with_ends(mine, "extra_ns")
         intervals(below, mine["pages"], *ends, color="C0", label="one a page less side by side")
         times = mine[["spread_ns", "packed_ns"]].to_numpy(np.float64)
         low, high = float(np.nanmin(times)), float(np.nanmax(times))
         log_ticks(above.yaxis, low / _BESIDE, high * _BESIDE)
         _knee_marks(below, knees[knees["backing"] == backing])
         for axes in (above, below):
-            axes.set_xscale("log", base=2)
-            axes.xaxis.set_major_formatter(lambda value, _place: f"{value:g}")
+            doubling(axes.xaxis)
             _entry_marks(axes, entries[entries["backing"] == backing])
             once_each(axes, ncols=2, **ABOVE)
         below.axhline(0, color="0.3", lw=0.8)
@@ -67,12 +73,10 @@ def ways(frame: pd.DataFrame) -> Figure:
     axes = figure.subplots()
     for i, (stride, mine) in enumerate(frame.groupby("stride", sort=False)):
         intervals(
-            axes, mine["pages"], mine["ratio"], mine["low_ratio"], mine["high_ratio"],
-            color=f"C{i}", fmt=f"{MARKS[i % len(MARKS)]}-",
-            label=f"{stride} pages apart: {_fits(mine)}",
+            axes, mine["pages"], *with_ends(mine, "ratio"), color=f"C{i}",
+            fmt=f"{MARKS[i % len(MARKS)]}-", label=f"{stride} pages apart: {_fits(mine)}",
         )  # fmt: skip
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(lambda value, _place: f"{value:g}")
+    doubling(axes.xaxis)
     axes.set_xlabel("pages with a line")
     axes.set_ylabel("time of a load,\nas a multiple of one that misses nothing")
     axes.set_title("Pages of 4 KiB whose numbers are far apart")
@@ -81,7 +85,7 @@ def ways(frame: pd.DataFrame) -> Figure:
 
 
 def _fits(mine: pd.DataFrame) -> str:
-    low, high = float(mine["fit_pages"].iloc[0]), float(mine["high_fit_pages"].iloc[0])
+    low, high = (float(mine[f"fit_pages_{end}"].iloc[0]) for end in ("low", "high"))
     if not np.isfinite(low):
         return "not seen"
     return f"{low:.0f}" if high - low <= 1 else f"{low:.0f} to {high - 1:.0f}"
@@ -91,7 +95,7 @@ def _knee_marks(axes: Axes, knees: pd.DataFrame) -> None:
     """Each knee: where the rise begins, shaded, and where half of it has come."""
     least = axes.get_xlim()[0]
     for _, knee in knees.iterrows():
-        low, high = float(knee["low_pages"]), float(knee["high_pages"])
+        low, high = float(knee["begins_pages_low"]), float(knee["begins_pages_high"])
         label = "the rise begins, 95 % interval"
         axes.axvspan(max(low, least), high, color="C3", alpha=0.15, lw=0, label=label)
         axes.axvline(float(knee["half_pages"]), color="C3", lw=1.5, label="half of it has come")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from perflib.experiments.data_tlb import LINES
+from perflib.experiments.data_tlb import LINES, DataTlbParams
 from perflib.experiments.data_tlb.table import TlbTable
 from perflib.experiments.data_tlb.trials import (
     Configuration,
@@ -17,6 +17,7 @@ from perflib.experiments.data_tlb.trials import (
     page_bytes,
     place,
 )
+from perflib.framework.experiment import Session
 from perflib.framework.page_control import PageControl, timed_pairs
 from perflib.machine.hardware.caches import caches
 from perflib.machine.hardware.cpuid import leaves_or_reason, signature
@@ -26,23 +27,8 @@ from perflib.machine.hardware.microarch import microarchitecture
 from perflib.machine.hardware.tlbs import reach_bytes
 from perflib.measure.arrays import LINE_BYTES, Arrays
 from perflib.measure.pages.backings import resolve
-from perflib.measure.pages.text_backings import BACKINGS, HUGE_PAGE_BYTES, SMALL_PAGES
+from perflib.measure.pages.kinds import BACKINGS, HUGE_PAGE_BYTES, SMALL_PAGES
 from perflib.model.errors import MeasurementError, UserError
-
-if TYPE_CHECKING:
-    from perflib.experiments.data_tlb import DataTlbParams
-    from perflib.framework.experiment import Session
-
-__all__ = [
-    "half_width",
-    "most_huge_pages",
-    "most_pages",
-    "numbers",
-    "pilot",
-    "plan",
-    "strides_within",
-    "take",
-]
 
 _KNOWN = tuple(name for name in BACKINGS if name != "loaded")
 _PAGE = page_bytes(SMALL_PAGES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,27 +9,22 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from perflib.experiments.data_tlb import LINES
 from perflib.experiments.data_tlb.trials import page_bytes
-from perflib.framework.brackets import tell
-from perflib.framework.samples import mean_of_known, round_starts, usable
-from perflib.framework.schema import check_cells
+from perflib.framework.brackets import classify
+from perflib.framework.sample_array import Floats, SampleArray, median_half_width
+from perflib.framework.samples import usable
 from perflib.machine.hardware.known_tlbs import tlbs_of
 from perflib.machine.hardware.tlbs import reach_bytes, serves
-from perflib.measure.pages.text_backings import SMALL_PAGES
+from perflib.measure.pages.kinds import SMALL_PAGES
 from perflib.model.errors import UserError
-from perflib.stats.interval import Interval
-from perflib.stats.intervals import block_means, t_interval, time_blocks
+from perflib.stats.interval import Interval, widest
 from perflib.stats.knees import Knee, Knees, find_knees, half_rises
 
-__all__ = ["Entries", "Rise", "TlbTable"]
-
-Floats = NDArray[np.float64]
 _SMALL = 3  # numbers of pages, the smallest, at which no level of TLB misses
 _LEVELS = (1, 2)
-_LEAST = 0.05  # log ratio: a hit of the second level is no less, beside one of the first cache
+_LEAST = 0.05  # log ratio: a hit of the second level is no less, next to one of the first cache
 _EARLY = 1.25  # a rise that begins so much below its half begins early
 
 
@@ -75,7 +69,7 @@ class Rise:
 
 
 class TlbTable:
-    """The samples of one run as time of a load, ``[round, cpu, pages]`` of each kind of lines.
+    """The samples of one run as time of a load in ns, by backing, lines, stride and pages.
 
     Rows whose ``ok`` is false are left out, and so are those that did not have the core alone where
     probes tell. Of a trial's repeats the fastest counts: interference only adds time. Uncertainty
@@ -84,28 +78,21 @@ class TlbTable:
 
     def __init__(self, samples: pd.DataFrame) -> None:
         samples = usable(samples)
-        told = tell(samples)
-        self.told = told is not None and told.any_told
-        if told is not None:
-            samples = samples[told.usable]
-        samples = samples.assign(
-            backing=samples["backing"].astype(str),
-            lines=samples["lines"].astype(str),
-            stride=samples["stride"].fillna(1).astype(int) if "stride" in samples else 1,
-        )
-        self.samples = samples
-        self.cores = sorted({int(cpu) for cpu in samples["cpu"]})
-        named = [name for name in samples["backing"].unique() if self.pages(name)]
+        core_states = classify(samples)
+        if core_states is not None:
+            samples = samples[core_states.usable]
+        stride = samples["stride"].fillna(1).astype(int) if "stride" in samples else 1
+        keys = ["backing", "lines", "stride", "pages"]
+        self.array = SampleArray.of(samples.assign(stride=stride), "load_ns", keys, "min")
+        named = [name for name in self.array.distinct("backing") if self.pages(name)]
         if not named:
             msg = (
                 f"lines: no number of pages has samples of both {LINES[0]!r} and {LINES[1]!r}, and "
-                "what many pages cost is the one beside the other: measure both"
+                "what many pages cost is the one compared with the other: measure both"
             )
             raise UserError(msg)
         self.backings = sorted(named, key=lambda name: (name != SMALL_PAGES, name))
-        self._rounds = np.array(sorted(set(samples["round"])))
-        self.blocks = time_blocks(round_starts(samples, self._rounds), len(self._rounds))
-        self._kept: dict[tuple[str, str, int], Floats] = {}
+        self._knees: dict[tuple[str, int], Knees] = {}
 
     @property
     def huge(self) -> list[str]:
@@ -115,42 +102,25 @@ class TlbTable:
     @property
     def strides(self) -> list[int]:
         """How far apart pages of 4 KiB were, ascending, but 1; none without stride 1."""
-        mine = self.samples[self.samples["backing"] == SMALL_PAGES]
-        found = sorted(set(mine["stride"]) - {1}) if SMALL_PAGES in self.backings else []
-        return [stride for stride in found if self.pages(SMALL_PAGES, stride)]
+        mine = self.array.select(backing=SMALL_PAGES, lines=LINES[0])
+        found = mine.distinct("stride") if SMALL_PAGES in self.backings else []
+        return [stride for stride in found if stride != 1]
 
     def pages(self, backing: str, stride: int = 1) -> list[int]:
         """The numbers of pages, ascending: of stride 1 those that both kinds of lines have."""
-        mine = self.samples
-        mine = mine[(mine["backing"] == backing) & (mine["stride"] == stride)]
-        kinds = LINES if stride == 1 else LINES[:1]
-        both = (set(mine.loc[mine["lines"] == kind, "pages"].astype(int)) for kind in kinds)
-        return sorted(set.intersection(*both))
+        return self.loads(backing, LINES[0], stride).distinct("pages")
 
-    def values(self, backing: str, lines: str, stride: int = 1) -> Floats:
-        """``[round, cpu, pages]``: ns a load, the fastest of a trial; NaN where there is none."""
-        if (backing, lines, stride) not in self._kept:
-            pages = self.pages(backing, stride)
-            shape = len(self._rounds), len(self.cores), len(pages)
-            check_cells(
-                dict(zip(("rounds", "cores", "sizes"), shape, strict=True)), len(self.samples)
-            )
-            found = np.full(shape, np.nan)
-            mine = self.samples
-            mine = mine[(mine["backing"] == backing) & (mine["lines"] == lines)]
-            mine = mine[(mine["stride"] == stride) & mine["pages"].isin(pages)]
-            least = mine.groupby(["round", "cpu", "pages"])["load_ns"].min().reset_index()
-            found[
-                np.searchsorted(self._rounds, least["round"]),
-                np.searchsorted(self.cores, least["cpu"]),
-                np.searchsorted(pages, least["pages"]),
-            ] = least["load_ns"].astype(float)
-            self._kept[backing, lines, stride] = found
-        return self._kept[backing, lines, stride]
+    def loads(self, backing: str, lines: str, stride: int = 1) -> SampleArray:
+        """Ns a load by number of ``pages``."""
+        mine, *kinds = (
+            self.array.select(backing=backing, lines=kind, stride=stride)
+            for kind in (lines, *LINES)
+        )
+        return mine if stride != 1 else mine.among(kinds[0].labels).among(kinds[1].labels)
 
     def base_ns(self, backing: str) -> float:
         """Ns of a load that misses neither a TLB nor the first-level cache."""
-        return float(np.nanmedian(self.values(backing, LINES[1])[:, :, :_SMALL]))
+        return float(np.nanmedian(self.loads(backing, LINES[1]).first(_SMALL).values))
 
     def extra_ns(self, backing: str) -> Floats:
         """``[batch of a core, pages]``: what it costs that each line has a page of its own.
@@ -158,54 +128,34 @@ class TlbTable:
         A difference within rounds, not a ratio: translation comes before the access to the caches,
         so its time adds to theirs, also where the lines are too many for the first level.
         """
-        spread, packed = (self.values(backing, kind) for kind in LINES)
-        return self._batches(spread - packed)
+        spread, packed = (self.loads(backing, kind) for kind in LINES)
+        return (spread - packed).by_core_and_batch()
 
-    def _batches(self, values: Floats) -> Floats:
-        batches = block_means(values, self.blocks)
-        return np.asarray(batches.swapaxes(0, 1).reshape(-1, batches.shape[2]))
-
-    def far_apart(self, stride: int) -> Floats:
-        """``[batch of a core, pages]``: ``log_rise`` of pages of 4 KiB that are ``stride`` apart.
-
-        They are few enough for the first-level cache: so beside the same loads through the fewest
-        packed lines, within rounds.
-        """
-        packed = self.values(SMALL_PAGES, LINES[1])[:, :, :_SMALL]
-        rows, cores, _ = packed.shape
-        few = mean_of_known(packed.reshape(-1, packed.shape[2])).reshape(rows, cores, 1)
-        ratio = self.values(SMALL_PAGES, LINES[0], stride) / few
-        return self._batches(np.log(ratio))
-
-    def log_rise(self, backing: str) -> Floats:
+    def log_rise(self, backing: str, stride: int = 1) -> Floats:
         """``[batch of a core, pages]``: log of a load's time over one that misses nothing.
 
-        What many pages cost, added to a load from the first-level cache.
+        What many pages cost, added to a load from the first-level cache. Pages that are ``stride``
+        apart are few enough for that cache: their loads are compared, within rounds, with those
+        through the fewest packed lines.
         """
+        if stride != 1:
+            fewest = self.loads(backing, LINES[1]).first(_SMALL).mean_configuration()
+            return (self.loads(backing, LINES[0], stride) / fewest).log().by_core_and_batch()
         rise = self.extra_ns(backing) / self.base_ns(backing)
         return np.log1p(np.where(rise > -1, rise, np.nan))
 
-    def knees(self, backing: str) -> Knees:
+    def knees(self, backing: str, stride: int = 1) -> Knees:
         """Where loads begin to take longer; sizes are numbers of pages."""
-        return find_knees(self.pages(backing), self.log_rise(backing), "cyclic", least=_LEAST)
+        if (backing, stride) not in self._knees:
+            pages, rise = self.pages(backing, stride), self.log_rise(backing, stride)
+            self._knees[backing, stride] = find_knees(pages, rise, "cyclic", least=_LEAST)
+        return self._knees[backing, stride]
 
-    def rises(self, backing: str) -> list[Rise]:
+    def rises(self, backing: str, stride: int = 1) -> list[Rise]:
         """Each knee with where half of its rise has come."""
-        found = self.knees(backing)
-        halves = half_rises(self.pages(backing), found)
+        found = self.knees(backing, stride)
+        halves = half_rises(self.pages(backing, stride), found)
         return [Rise(knee, half) for knee, half in zip(found.knees, halves, strict=True)]
-
-    def rises_apart(self, stride: int) -> list[Rise]:
-        """As ``rises``, of pages of 4 KiB that are ``stride`` apart."""
-        pages = self.pages(SMALL_PAGES, stride)
-        found = find_knees(pages, self.far_apart(stride), "cyclic", least=_LEAST)
-        halves = half_rises(pages, found)
-        return [Rise(knee, half) for knee, half in zip(found.knees, halves, strict=True)]
-
-    def curve(self, backing: str, lines: str) -> Floats:
-        """``[pages, 3]``: ns a load, with the ends of its interval, over all cores."""
-        rows = block_means(mean_of_known(np.log(self.values(backing, lines))), self.blocks)
-        return np.exp([tuple(t_interval(column)) for column in rows.T])
 
     @cached_property
     def half_width(self) -> float:
@@ -213,8 +163,4 @@ class TlbTable:
 
         Of the most uncertain kind of pages.
         """
-        widths = []
-        for backing in self.backings:
-            found = [t_interval(column).half_width for column in self.log_rise(backing).T]
-            widths.append(100 * float(np.median(found)) if found else math.inf)
-        return max(width if math.isfinite(width) else math.inf for width in widths)
+        return widest(100 * median_half_width(self.log_rise(kind)) for kind in self.backings)

@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 
 from perflib.framework.brackets import BRACKET_COLUMNS, bracket_columns, core_mhz
 from perflib.measure.arrays import LINE_BYTES, Arrays
-from perflib.measure.pages.text_backings import HUGE_PAGE_BYTES, SMALL_PAGES
+from perflib.measure.pages.kinds import HUGE_PAGE_BYTES, SMALL_PAGES
 from perflib.measure.schedule import Columns
 from perflib.model.errors import MeasurementError
-
-__all__ = ["KINDS", "Configuration", "Trials", "calibrate", "page_bytes", "place"]
 
 _ARRAY = "lines"
 # In "window" order packed lines miss no TLB, even where there are more than 32 pages of them.
@@ -54,7 +52,7 @@ def place(
     ``stride``: lines that are spread are so many pages apart.
     """
     apart = stride * page_bytes(backing) if order == "spread" else LINE_BYTES
-    return arrays.lay(
+    return arrays.place(
         _ARRAY, order=order, bytes_=pages * apart, line_bytes=apart, backing=backing,
         seed=seed, cpu=cpu,
     )  # fmt: skip

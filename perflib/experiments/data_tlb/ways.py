@@ -4,7 +4,7 @@ A set holds as many pages as the TLB has ways. Where the low bits of the page nu
 ``S`` sets, pages whose numbers are ``s`` apart use every ``s``-th set only, so ``E / min(s, S)`` of
 the ``E`` entries are left; from ``s = S`` on that is one set. A TLB without sets holds ``E`` pages
 at any distance. Where a hash of the number chooses the set, no ``S`` explains all distances, or as
-many pages fit at any distance as if there were no sets: these two cannot be told apart.
+many pages fit at any distance as if there were no sets: these two cannot be distinguished.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 from perflib.stats.decide import Decision, Reason
 from perflib.stats.interval import NO_INTERVAL, Interval
-
-__all__ = ["Ways", "find_ways"]
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ def find_ways(
     if blurred or not explained:
         return _unknown(Reason("hashed"))
     sets = explained[0]
-    if sets >= farthest:  # whether it goes on falling beyond is not seen
+    if sets >= farthest:  # whether it continues falling beyond is not seen
         return _unknown(Reason("farther"))
     inside = [one for stride, one in known.items() if stride >= sets]
     lows, highs = sorted(one.low for one in inside), sorted(one.high for one in inside)

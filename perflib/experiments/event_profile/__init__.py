@@ -16,8 +16,9 @@ from perflib.experiments.event_profile.claims import CLAIMS
 from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.jobs import JobParams
-from perflib.framework.params import parameter, precision
+from perflib.framework.params import OrNone, parameter, precision
 from perflib.framework.schema import Column
+from perflib.framework.steps import Drawing, Steps
 from perflib.instruments.perf.tool import CallGraph
 
 __all__ = ["EventParams", "EventProfile", "experiment"]
@@ -35,8 +36,6 @@ def _as_logged(value: object) -> object:
 
 
 EventName = Annotated[str, Field(max_length=200), BeforeValidator(_as_logged)]
-# The command line and the form read the word 'none' as no value.
-Callers = Annotated[CallGraph, BeforeValidator(lambda value: "none" if value is None else value)]
 
 
 class EventParams(JobParams):
@@ -96,7 +95,7 @@ class EventParams(JobParams):
         None,
         "what perf samples, as it names it (none: core cycles, or the CPU clock without them)",
     )
-    call_graph: Callers = parameter(
+    call_graph: OrNone[CallGraph] = parameter(
         "fp",
         "how callers are found: by frame pointers, 'dwarf' (copies of the stack), 'lbr', 'none'",
     )
@@ -177,7 +176,16 @@ class EventProfile(Experiment):
     Params = EventParams
     columns = (
         Column("symbol", "text", "", "the function in which the sample was taken", True),
-        Column("period", "number", "", "what the sample stands for: ns of a clock, cycles", True),
+        Column(
+            "period",
+            "number",
+            "",
+            "what the sample stands for: ns of a clock, cycles",
+            True,
+            "measured",
+            least=0,
+            set=True,
+        ),
         Column(
             "round", "integer", "", "number of the round; cores are compared within", role="key"
         ),
@@ -267,6 +275,16 @@ class EventProfile(Experiment):
         except PerfUnavailableError as error:
             return str(error)
         return ""
+
+    def _steps(self) -> Steps[EventParams]:
+        from perflib.experiments.event_profile import analyse, measure
+
+        return Steps(measure, analyse, pilot=measure.pilot, compare=analyse.compare)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.event_profile import figures
+
+        return figures
 
 
 experiment = EventProfile()

@@ -14,16 +14,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.framework.brackets import BRACKET_COLUMNS, bracket_columns, tell
+from perflib.framework.brackets import BRACKET_COLUMNS, bracket_columns, classify
 from perflib.measure.schedule import Columns
-
-__all__ = ["SLICE_COLUMNS", "alone", "slices_of_samples"]
 
 SLICE_COLUMNS = ("slice", "slice_start_ns", *(column.name for column in BRACKET_COLUMNS))
 # What is used here; a machine may have no value for the others, and no column then.
 _USED = {"slice", "cpu_time_ns", "period", "cpu", "round", "core"}
 _TRIAL = ["round", "core"]
-_LEAST_SAMPLES, _LEAST_TRIALS = 50, 4  # alone, in a trial that counts; trials of each core
+_MIN_SAMPLES, _MIN_TRIALS = 50, 4  # alone, in a trial that counts; trials of each core
 _FAR = 0.1  # log ratio of a slice to the same slice's usual time: an interrupt, at most
 
 
@@ -59,26 +57,26 @@ def alone(samples: pd.DataFrame) -> tuple[pd.DataFrame, float]:
 
     Returns
     -------
-    The samples, and a percentage of those within slices. Where that can be told and each core has
+    The samples, and a percentage of those within slices. Where probes show it and each core has
     enough of them, only samples taken alone; each trial's periods are scaled to add up to the CPU
     time that its event takes when the core is alone. Where a core has too few, all within slices,
-    and 0; where nothing can be told, NaN. A table without slices is returned as it is.
+    and 0; where no state can be classified, NaN. A table without slices is returned as it is.
     """
     if not set(samples) >= _USED:
         return samples, math.nan
     within = samples[samples["slice"].notna()]
-    told = tell(within) if len(within) else None
-    if told is None:
+    core_states = classify(within) if len(within) else None
+    if core_states is None:
         return samples, math.nan
-    if {one.told for one in told.calibrations.values()} == {"no second state"}:
+    if {one.status for one in core_states.calibrations.values()} == {"no second state"}:
         return within, 100.0  # there was no sibling at work in the whole run
-    if not told.any_told:
+    if not core_states.any_calibrated:
         return within, math.nan
-    here = pd.Series(told.alone, within.index)
+    here = pd.Series(core_states.alone, within.index)
     count = here.groupby([within[name] for name in _TRIAL]).transform("sum")
-    here &= count >= _LEAST_SAMPLES
+    here &= count >= _MIN_SAMPLES
     trials = within[here].groupby("core")["round"].nunique()
-    if not set(trials[trials >= _LEAST_TRIALS].index) >= set(samples["core"]):
+    if not set(trials[trials >= _MIN_TRIALS].index) >= set(samples["core"]):
         return within, 0.0
     return _scaled(within, here), 100 * float(here.mean())
 
@@ -90,7 +88,7 @@ def _scaled(within: pd.DataFrame, here: pd.Series[bool]) -> pd.DataFrame:
     within["away"] = within["log_time"] - within["slice"].map(usual)
     within["longer"] = np.exp(within["away"])
     trials = within.groupby(_TRIAL)
-    # How long all slices took beside their usual times, and how long they take alone.
+    # How long all slices took compared with their usual times, and how long they take alone.
     event = float((trials["period"].sum() / trials["longer"].mean()).median())
     kept = within[here].assign(away=within["away"].clip(-_FAR, _FAR))
     alone_trials = kept.groupby(_TRIAL)

@@ -15,7 +15,7 @@ from perflib.experiments.event_profile.classes import classes_of, named, of_clas
 from perflib.experiments.event_profile.footprint import footprint
 from perflib.experiments.event_profile.instructions import sides_of_cores
 from perflib.experiments.event_profile.profiles import CoreProfiles, compare_runs, profiled
-from perflib.instruments.profile.comparison import Comparison
+from perflib.instruments.profile.comparison import Comparison, additional_time_table
 from perflib.instruments.profile.findings import (
     LEAST_ROUNDS,
     comparison_findings,
@@ -31,7 +31,6 @@ from perflib.stats.decide import Decision
 
 __all__ = [
     "CoreProfiles",
-    "additional_time",
     "beside",
     "compare",
     "cost_by_core",
@@ -42,23 +41,10 @@ __all__ = [
     "unseen_percent",
 ]
 
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 
 # --- tables --------------------------------------------------------------------------------------
-
-
-def additional_time(compared: Comparison) -> pd.DataFrame:
-    """The comparison by function; ``explained``: what the common slowdown gives it.
-
-    ``visible_percent``: by how much it would have had to grow to be named nine times in ten.
-    """
-    table = compared.table.drop(columns=["log_error", "systematic", "df", "log_odds"])
-    return table.assign(
-        explained=table["cost_first"] * compared.common.effect / 100,
-        visible_percent=compared.visible().to_numpy(),
-        unit=compared.unit,
-    )
 
 
 def cost_by_core(compared: Comparison) -> pd.DataFrame:
@@ -98,7 +84,7 @@ def tables_of(profiles: CoreProfiles) -> dict[str, Callable[[], pd.DataFrame]]:
         "modules": lambda: modules(profiles.samples),
     }
     for core in profiles.others:
-        made[f"additional_time_{core}"] = partial(_of, profiles, core, additional_time)
+        made[f"additional_time_{core}"] = partial(_of, profiles, core, additional_time_table)
         made[f"cost_{core}"] = partial(_of, profiles, core, cost_by_core)
         if profiles.placed(core):
             made[f"instructions_{core}"] = partial(_instructions, profiles, core)
@@ -140,7 +126,7 @@ def unseen_percent(samples: pd.DataFrame, plan: Mapping[str, Any]) -> float:
     profiles = CoreProfiles(run)
     if not profiles.others:
         largest = profiles.shares().iloc[0]
-        return float(largest["share_high"] - largest["share_percent"])
+        return float(largest["share_percent_high"] - largest["share_percent"])
     try:
         every = profiles.comparisons.values()
     except UserError:  # trials have failed, and no round has both cores yet
@@ -187,7 +173,7 @@ def _findings(run: Run) -> list[Finding]:
 
 def _nothing_compared(profiles: CoreProfiles) -> Finding:
     """What is to be said of one core's profile: what costs most."""
-    most = profiles.shares().head(_MOST_NAMED)
+    most = profiles.shares().head(_MAX_NAMED)
     facts = {
         "costliest": most["function"].tolist(),
         "shares": most["share_percent"].tolist(),

@@ -9,8 +9,6 @@ from typing import TypeVar
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 
-__all__ = ["classes_of", "named", "of_class"]
-
 _Made = TypeVar("_Made")
 
 

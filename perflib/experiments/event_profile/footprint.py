@@ -17,19 +17,17 @@ from perflib.model.finding import Finding
 from perflib.stats.decide import Reason, Witness
 from perflib.stats.richness import Richness, more_distinct
 
-__all__ = ["footprint"]
-
 Ints = NDArray[np.int64]
 
 MORE_PERCENT = 25.0  # so much more code is of interest: a quarter, far beyond two equal builds'
 LINE_BYTES = 64
-_LEAST_ROUNDS = 5  # below, the jackknife's interval is hardly known
-_LEAST_SAMPLES = 200  # of each side
-_LEAST_KNOWN = 0.8  # share of the samples whose place in the code is known
+_MIN_ROUNDS = 5  # below, the jackknife's interval is hardly known
+_MIN_SAMPLES = 200  # of each side
+_MIN_KNOWN_SHARE = 0.8  # share of the samples whose place in the code is known
 # With more of the second's samples on lines not met before, half as much code again may stay
 # unseen. How many of the first's are is of no matter: of it, too, more would be met.
-_MOST_NEW = 0.2
-_MOST_BATCHES = 24
+_MAX_NEW_SHARE = 0.2
+_MAX_BATCHES = 24
 _NO_PROGRAM = r"\[(?!unknown\]|JIT\])"  # [kernel.kallsyms], [nf_tables], [vdso]
 
 
@@ -69,7 +67,7 @@ def footprint(samples: pd.DataFrame, first: str, second: str, core: str = "") ->
         about={"core": core, "first": first, "second": second},
         prevented=_prevented(found, rounds, share),
         to_refute=[
-            Witness(found.new[1] <= _MOST_NEW, Reason("unseen", {"new": 100 * found.new[1]}))
+            Witness(found.new[1] <= _MAX_NEW_SHARE, Reason("unseen", {"new": 100 * found.new[1]}))
         ],
         remarks=[Reason("seen", {"samples": found.samples, "sizes": size_bytes})]
         if found.samples
@@ -98,7 +96,7 @@ def _counts(samples: pd.DataFrame, first: str, second: str) -> tuple[tuple[Ints,
     keys = [samples["object"], samples["raw_symbol"], samples["offset"] // LINE_BYTES]
     lines = samples.groupby(keys, observed=True).ngroup().to_numpy(np.int64)
     place = np.searchsorted(rounds, samples["round"].to_numpy())
-    batches = min(len(rounds), _MOST_BATCHES)
+    batches = min(len(rounds), _MAX_BATCHES)
     kinds = int(lines.max(initial=-1)) + 1
     cell = place * batches // max(1, len(rounds)) * kinds + lines
     one, other = (
@@ -110,11 +108,11 @@ def _counts(samples: pd.DataFrame, first: str, second: str) -> tuple[tuple[Ints,
 
 def _prevented(found: Richness, rounds: int, known: list[float]) -> Reason | None:
     """Why nothing follows from these samples."""
-    if not min(known) >= _LEAST_KNOWN:
-        percent, least = 100 * min(known), 100 * _LEAST_KNOWN
+    if not min(known) >= _MIN_KNOWN_SHARE:
+        percent, least = 100 * min(known), 100 * _MIN_KNOWN_SHARE
         return Reason("places_unknown", {"known": percent, "least": least})
-    if rounds < _LEAST_ROUNDS:
-        return Reason("too_few", {"rounds": rounds, "least": _LEAST_ROUNDS})
-    if found.samples < _LEAST_SAMPLES:
-        return Reason("too_few_samples", {"samples": found.samples, "least": _LEAST_SAMPLES})
+    if rounds < _MIN_ROUNDS:
+        return Reason("too_few", {"rounds": rounds, "least": _MIN_ROUNDS})
+    if found.samples < _MIN_SAMPLES:
+        return Reason("too_few_samples", {"samples": found.samples, "least": _MIN_SAMPLES})
     return None

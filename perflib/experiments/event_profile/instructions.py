@@ -23,16 +23,6 @@ from perflib.instruments.profile.side_by_side import SideBySide, side_by_side
 from perflib.model.errors import UserError, choose
 from perflib.model.run import Run
 
-__all__ = [
-    "MOST_FUNCTIONS",
-    "Sides",
-    "annotated",
-    "current",
-    "profile_of",
-    "sides_of",
-    "sides_of_cores",
-]
-
 MOST_FUNCTIONS = 8  # that stand out and are annotated, where none is named
 
 

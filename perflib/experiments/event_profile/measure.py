@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
+from perflib.experiments.event_profile import EventParams
 from perflib.experiments.event_profile.analyse import unseen_percent
 from perflib.experiments.event_profile.trials import (
     Events,
@@ -16,23 +18,19 @@ from perflib.experiments.event_profile.trials import (
     ProfiledRunning,
     RecordedFor,
 )
+from perflib.framework.experiment import Session
 from perflib.framework.jobs import copies_for, job_template, log_format
 from perflib.instruments.joblog.jobrun import run_job
 from perflib.instruments.joblog.logformat import FORMATS
 from perflib.instruments.perf.event_profile import Sampling
+from perflib.instruments.perf.recorder import Recorder
 from perflib.instruments.perf.tool import PerfUnavailableError
 from perflib.kernels import Build, build, load
 from perflib.measure.conditions import Conditions
 from perflib.measure.schedule import Columns
 from perflib.model.errors import MeasurementError, UserError, choose
 
-if TYPE_CHECKING:
-    from perflib.experiments.event_profile import EventParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["cannot_see", "pilot", "plan", "repeats_for", "take"]
-
-_LEAST_S = 8.0
+_MIN_S = 8.0
 _PILOTS, _PILOT_REPEATS = 4, 50
 _PILOT_TIMEOUT_S = 600.0
 _SLICE_US = 300.0
@@ -61,12 +59,13 @@ def cannot_see(params: EventParams) -> list[str]:
     pid = None if params.job == "cpus" else params.job_pid or os.getpid()
     cpus = params.resolved_cores() if pid is None else []
     try:
-        said = list(_sampling(params).recorder(pid, Path(), cpus).remarks)
+        recorder = Recorder(pid, folder=Path(), cpus=cpus, **asdict(_sampling(params)))
     except PerfUnavailableError as error:
         return [str(error)]
+    said = list(recorder.remarks)
     said.append(
         "A sample's instruction is where the interrupt was taken, some instructions after the "
-        "costly one: functions are told apart, instructions hardly."
+        "costly one: functions can be distinguished, instructions hardly."
     )
     if params.call_graph == "fp":
         said.append(
@@ -126,7 +125,7 @@ def take(params: EventParams, session: Session) -> str:
             return {"core": [cores[place]] * len(columns["time_ns"]), **columns}
 
         stopped = session.rounds(
-            params, len(cores), trial, half_width, least_s=0.0 if once else _LEAST_S
+            params, len(cores), trial, half_width, least_s=0.0 if once else _MIN_S
         )
         if params.job == "program":
             session.provenance["kernel"] = _program(plan).provenance

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from perflib.framework.plots import intervals
+from perflib.framework.plots import intervals, panel
 from perflib.instruments.profile.findings import instruction_findings
 from perflib.instruments.profile.lines import beside_text
 from perflib.instruments.profile.modules import short_names
+from perflib.instruments.profile.side_by_side import SideBySide
 from perflib.model.escape import shortened
 
-if TYPE_CHECKING:
-    from perflib.instruments.profile.side_by_side import SideBySide
-
-__all__ = ["instructions", "time_by_module"]
-
 _PLAIN, _ODD, _FIRST = "C0", "C3", "0.45"
-_LETTERS = 36  # of an instruction beside an axis
+_LETTERS = 36  # of an instruction's label on an axis
 _SKID = {
     "clock": "samples of a clock: the costly instruction is the one marked or one before it",
     "counter": "samples of a counter: the costly instruction is the one marked or just before it",
@@ -38,14 +33,13 @@ def time_by_module(table: pd.DataFrame, functions: int = 4, least_percent: float
         whole = rows.iloc[0]
         if whole["module_percent"] < least_percent and bars:
             continue
-        percent, low, high = (float(whole[f"module_{end}"]) for end in ("percent", "low", "high"))
+        percent, low, high = (float(whole[f"module_percent{end}"]) for end in ("", "_low", "_high"))
         bars.append((names[str(name)], percent, low, high, True))
         for row in rows.head(functions).to_dict("records"):
             if row["percent"] >= least_percent:
                 label = shortened(str(row["function"]), 40)
                 bars.append((label, row["percent"], row["percent_low"], row["percent_high"], False))
-    figure = Figure(figsize=(9, 1.6 + 0.3 * len(bars)))
-    axes = figure.subplots()
+    figure, axes = panel(9, 1.6 + 0.3 * len(bars))
     place = np.arange(len(bars))[::-1]
     value, lows, highs = (np.array([bar[at] for bar in bars]) for at in (1, 2, 3))
     of_module = np.array([bar[4] for bar in bars])

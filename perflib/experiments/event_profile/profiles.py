@@ -17,8 +17,6 @@ from perflib.instruments.profile.views import merge_copies
 from perflib.model.errors import UserError, choose
 from perflib.model.run import Run
 
-__all__ = ["CoreProfiles", "RunsCompared", "compare_runs", "profiled"]
-
 _NO_TEXT = {"comm": "", "symbol": "", "object": "[unknown]", "event": "unknown"}
 _TIMES = ["begin_ns", "event_time_ns", "missed_begin_ns", "missed_end_ns"]  # of a trial's event
 
@@ -132,7 +130,7 @@ class CoreProfiles:
             return None
 
     def placed(self, core: str) -> bool:
-        """Is it known where in functions samples of both, that core and the reference, lie?"""
+        """Is it known where in functions samples of both, that core and the reference, are?"""
         if "offset" not in self.samples:
             return False
         known = self.samples[(self.samples["offset"] >= 0).to_numpy()]
@@ -160,8 +158,8 @@ class CoreProfiles:
         half_width = 1.96 * np.sqrt(share * (100 - share) / len(self.samples))
         columns = {
             "share_percent": share,
-            "share_low": share - half_width,
-            "share_high": share + half_width,
+            "share_percent_low": share - half_width,
+            "share_percent_high": share + half_width,
         }
         return pd.DataFrame(columns).reset_index()
 

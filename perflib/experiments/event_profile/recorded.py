@@ -20,12 +20,10 @@ from perflib.kernels import build, record
 from perflib.measure.process import WorkerError
 from perflib.measure.schedule import Columns
 
-__all__ = ["Recorded"]
-
-_LEAST_SAMPLES = 50  # of a function whose instructions are worth looking up
+_MIN_SAMPLES = 50  # of a function whose instructions are worth looking up
 _POOR_COVERAGE_PERCENT = 95.0
-_MOST_ROWS = 400_000  # of one trial: the journal has them as text
-_MOST_OBJECTS = 200
+_MAX_ROWS = 400_000  # of one trial: the journal has them as text
+_MAX_OBJECTS = 200
 
 
 class Recorded:
@@ -91,7 +89,7 @@ class Recorded:
             msg = f"{what} was not recorded: {why}"
             raise WorkerError(msg)
         if not any(one.coverage.samples for one in profile.events):
-            took_ms = sum(one.event.time_ns for one in profile.events) / 1e6
+            took_ms = sum(one.job_event.time_ns for one in profile.events) / 1e6
             took = f"no sample was taken during {what}, of {took_ms:g} ms"
             raise WorkerError("; ".join([took, *profile.problems]))
         samples, event_of = self._samples(profile)
@@ -107,8 +105,8 @@ class Recorded:
         of_events = pd.DataFrame(
             {
                 "event_name": [one.name for one in profile.events],
-                "begin_ns": [one.event.begin_ns for one in profile.events],
-                "event_time_ns": [one.event.time_ns for one in profile.events],
+                "begin_ns": [one.job_event.begin_ns for one in profile.events],
+                "event_time_ns": [one.job_event.time_ns for one in profile.events],
                 "missed_begin_ns": [one.coverage.missed_begin_ns for one in profile.events],
                 "missed_end_ns": [one.coverage.missed_end_ns for one in profile.events],
             }
@@ -131,13 +129,13 @@ class Recorded:
                     f"{first.line}: {first.reason}"
                 )
         times = every["time_ns"].to_numpy(np.int64)
-        begins = [one.event.begin_ns for one in profile.events]
-        ends = [one.event.end_ns for one in profile.events]
+        begins = [one.job_event.begin_ns for one in profile.events]
+        ends = [one.job_event.end_ns for one in profile.events]
         low = np.searchsorted(times, begins, side="left")
         high = np.searchsorted(times, ends, side="right")
         rows = np.concatenate([np.arange(*span) for span in zip(low, high, strict=True)])
         event_of = np.repeat(np.arange(len(low)), high - low)
-        step = -(-len(rows) // _MOST_ROWS)
+        step = -(-len(rows) // _MAX_ROWS)
         samples = every.iloc[rows[::step]].reset_index(drop=True)
         if step > 1:
             known = samples["period"] > 0
@@ -149,10 +147,10 @@ class Recorded:
         return samples, event_of[::step]
 
     def _note(self, profile: EventProfile) -> None:
-        took = sum(one.event.time_ns for one in profile.events)
+        took = sum(one.job_event.time_ns for one in profile.events)
         missed = [one.coverage.missed_begin_ns for one in profile.events]
         covered = sum(
-            one.coverage.covered_percent * one.event.time_ns / max(1, took)
+            one.coverage.covered_percent * one.job_event.time_ns / max(1, took)
             for one in profile.events
         )
         if covered < _POOR_COVERAGE_PERCENT:
@@ -171,7 +169,7 @@ class Recorded:
         here = Counter(merged["symbol"].astype(str))
         self._counts += here
         for function in here.keys() - self._looked_up - {"[unknown]"}:
-            if self._counts[function] >= _LEAST_SAMPLES:
+            if self._counts[function] >= _MIN_SAMPLES:
                 self._looked_up.add(function)  # once: what has no file will have none later
                 table = annotate(merged, function).table
                 offsets = sorted({int(at) for at in table["offset"][table["instruction"].notna()]})
@@ -181,7 +179,7 @@ class Recorded:
     def _note_objects(self, samples: pd.DataFrame) -> None:
         """Note the builds of the files that samples are in, those with the most samples first."""
         for path in samples["object"].astype(str).value_counts().index:
-            if len(self._objects) >= _MOST_OBJECTS:
+            if len(self._objects) >= _MAX_OBJECTS:
                 return
             if path.startswith("/") and path not in self._objects and (found := build_id(path)):
                 self._objects[path] = found

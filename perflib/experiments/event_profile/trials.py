@@ -31,8 +31,6 @@ from perflib.measure.python_jobs import PerfSupport, perf_support
 from perflib.measure.schedule import Columns
 from perflib.model.errors import MeasurementError, PerflibError, UserError
 
-__all__ = ["Events", "ProfiledJobs", "ProfiledRunning", "RecordedFor"]
-
 SEGMENTS = 10
 """Parts of a recording that no events divide; they are its rounds."""
 
@@ -202,7 +200,7 @@ class _Unstarted:
 
 
 class ProfiledRunning(_Unstarted):
-    """Events of a job that runs already, as its log tells of them."""
+    """Events of a job that runs already, as its log reports them."""
 
     def __init__(
         self,
@@ -284,7 +282,7 @@ class RecordedFor(_Unstarted):
                 columns = self._recorded.columns(profile, "")
             except WorkerError as error:
                 raise MeasurementError(str(error)) from error
-        (event,) = (one.event for one in profile.events)
+        (event,) = (one.job_event for one in profile.events)
         times = np.array(columns["time_ns"], dtype=np.int64)
         segment = (times - event.begin_ns) * SEGMENTS // max(1, event.time_ns)
         segment = np.clip(segment, 0, SEGMENTS - 1)

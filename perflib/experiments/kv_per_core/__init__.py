@@ -9,24 +9,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from perflib.experiments.kv_per_core.claims import (
-    CLOCK,
-    INTERFERENCE,
-    NESTED_PAGING,
-    PAIR_PART,
-    SHARED,
-    SLOWER,
-    SOFTIRQ,
-    STOLEN,
-    TAKEN,
-    TIME_PER_EVENT,
-    TOTAL,
-)
+from perflib.experiments.kv_per_core.claims import CLAIMS
 from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.jobs import JobParams
-from perflib.framework.params import parameter
-from perflib.framework.schema import Column
+from perflib.framework.params import limit, parameter
+from perflib.framework.schema import Column, key
+from perflib.framework.steps import Drawing, Steps
 
 __all__ = ["KvParams", "KvPerCore", "experiment"]
 
@@ -54,15 +43,12 @@ class KvParams(JobParams):
         ge=50,
         le=1000,
     )
-    threshold_percent: float = parameter(
+    threshold_percent: float = limit(
         1.0,
         "a core counts as slower, and what takes its time as found, from this slowdown or share on",
-        "percent",
-        gt=0,
-        le=1000,
     )
-    interference_percent: float = parameter(
-        5.0, "interference counts from this share of the time on", "percent", gt=0, le=100
+    interference_percent: float = limit(
+        5.0, "interference counts from this share of the time on", le=100
     )
     job: Literal["kernel", "program", "pythia", "command"] = parameter(
         "kernel",
@@ -80,14 +66,10 @@ class KvPerCore(Experiment):
     notebook = "01_kv_per_core"
     Params = KvParams
     columns = (
-        Column(
-            "round", "integer", "", "number of the round; cores are compared within", True, "key"
-        ),
+        key("round", "integer", "number of the round; cores are compared within"),
         Column("position", "integer", "", "place of the core's trial in its round"),
-        Column("cpu", "integer", "", "the core", True, "key"),
-        Column(
-            "event", "integer", "", "number of the event; the same work on every core", True, "key"
-        ),
+        key("cpu", "integer", "the core"),
+        key("event", "integer", "number of the event; the same work on every core"),
         Column("time_ns", "number", "ns", "wall time of the event", True, "measured"),
         Column(
             "start_ns",
@@ -122,10 +104,7 @@ class KvPerCore(Experiment):
         },
     }
 
-    claims = (
-        SLOWER, CLOCK, SHARED, TAKEN, STOLEN, SOFTIRQ, TOTAL, INTERFERENCE, TIME_PER_EVENT,
-        PAIR_PART, NESTED_PAGING
-    )  # fmt: skip
+    claims = CLAIMS
     tables = {
         "cores": "each core's slowdown and share of interference, with intervals",
         "seconds_per_event": "mean time of an event on each core, with its interval",
@@ -142,6 +121,18 @@ class KvPerCore(Experiment):
     }
     published_table = "kv_haswell"
     renamed = {"turn_ms": "trial_ms", "disturbed_percent": "interference_percent"}
+
+    def _steps(self) -> Steps[KvParams]:
+        from perflib.experiments.kv_per_core import analyse, measure
+
+        return Steps(
+            measure, analyse, pilot=measure.pilot, levels=analyse.levels, compare=analyse.compare
+        )
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.kv_per_core import figures
+
+        return figures
 
 
 experiment = KvPerCore()

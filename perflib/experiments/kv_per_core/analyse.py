@@ -10,17 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.experiments.kv_per_core.claims import (
-    CLOCK,
-    INTERFERENCE,
-    SHARED,
-    SLOWER,
-    SOFTIRQ,
-    STOLEN,
-    TAKEN,
-    TIME_PER_EVENT,
-    TOTAL,
-)
+from perflib.experiments.kv_per_core import claims
 from perflib.experiments.kv_per_core.table import KvTable, kv_table
 from perflib.framework.levels import levels_table
 from perflib.model.changes import changes
@@ -28,13 +18,11 @@ from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.stats.compare import CoreEffect
-from perflib.stats.decide import Reason
+from perflib.stats.decide import Reason, more_time
 from perflib.stats.interval import NO_INTERVAL, Interval, percent
 from perflib.stats.intervals import t_interval
 
-__all__ = ["compare", "findings", "levels", "tables", "time_change"]
-
-_MOST_EVENTS_NAMED = 3
+_MAX_EVENTS_NAMED = 3
 _TICKS_SIGMAS = 1.96
 _SAME_WORK = ("job", "first_event", "events", "code_kib")  # or levels do not compare
 _SAME_PROBES_PERCENT = 2.0  # probes further apart than this are not of one state
@@ -55,10 +43,10 @@ def findings(run: Run) -> list[Finding]:
     for which, (cpu, effect) in enumerate(table.own.items()):
         of_events = by_event[cpu] if by_event is not None else pd.Series(dtype=float)
         found.append(_slowness(table, cpu, effect, slower, of_events, where.get(cpu)))
-        if table.told is None:
+        if table.core_states is None:
             share = effect.interference
-            found.append(INTERFERENCE.decided(share, interference, about={"cpu": cpu}))
-        if table.told is not None or "run_delay_ns" in table.samples:
+            found.append(claims.INTERFERENCE.decided(share, interference, about={"cpu": cpu}))
+        if table.core_states is not None or "run_delay_ns" in table.samples:
             found += _parts(run, table, which, slower)
     return found
 
@@ -77,15 +65,25 @@ def _slowness(
         "rounds": len(table.rounds),
         "where": where,
         **_events_evidence(of_events, threshold),
-        **(_sharing_evidence(table, cpu) if table.told is None else _batches(table, cpu)),
+        **(_sharing_evidence(table, cpu) if table.core_states is None else _batches(table, cpu)),
     }
     basis, unsure = _basis(table, cpu)
     decision = effect.decide(threshold, basis, unsure)
     if decision.verdict == "supported":
         decision = effect.decide(threshold, [*_remarks(effect, evidence), *basis], unsure)
-    return SLOWER.found(
+    elif decision.reasons[0].code == "open":
+        decision = effect.decide(threshold, [*_wanted(table, effect.slowdown, threshold), *basis])
+    return claims.SLOWER.found(
         decision, effect.slowdown, about={"cpu": cpu}, threshold=threshold, evidence=evidence
     )
+
+
+def _wanted(table: KvTable, found: Interval, threshold: float) -> list[Reason]:
+    """How long a run would decide it: an interval narrows with the root of its time."""
+    if "start_ns" not in table.samples:
+        return []
+    lasted_s = float(np.ptp(table.samples["start_ns"])) / 1e9
+    return [more_time(found, threshold, lasted_s)]
 
 
 def _batches(table: KvTable, cpu: int) -> dict[str, Any]:
@@ -96,53 +94,55 @@ def _batches(table: KvTable, cpu: int) -> dict[str, Any]:
 
 def _basis(table: KvTable, cpu: int) -> tuple[list[Reason], Reason | None]:
     """Which samples a core's own speed is from, and why nothing follows from them."""
-    if table.told is None:
+    if table.core_states is None:
         return [], None
-    told = table.told.calibrations[cpu].told
+    status = table.core_states.calibrations[cpu].status
     mine = (table.samples["cpu"] == cpu).to_numpy()
-    if told == "told":
-        return [Reason("alone", {"share": float(table.told.alone[mine].mean())})], None
-    if table.told.any_told:
+    if status == "calibrated":
+        return [Reason("alone", {"share": float(table.core_states.alone[mine].mean())})], None
+    if table.core_states.any_calibrated:
         return [], Reason("never_alone")
-    if all(one.clock_known for one in table.told.calibrations.values()):
-        return [Reason("untold")], None
+    if all(one.clock_known for one in table.core_states.calibrations.values()):
+        return [Reason("unclassified")], None
     probes = table.samples.groupby("cpu")["probe_before_ns"].median()
-    beside = 100 * abs(probes[cpu] / probes.drop(cpu).median() - 1) if len(probes) > 1 else 0.0
-    if beside > _SAME_PROBES_PERCENT:
-        return [], Reason("probes_differ", {"difference": beside})
-    return [Reason("untold")], None
+    difference = 100 * abs(probes[cpu] / probes.drop(cpu).median() - 1) if len(probes) > 1 else 0.0
+    if difference > _SAME_PROBES_PERCENT:
+        return [], Reason("probes_differ", {"difference": difference})
+    return [Reason("unclassified")], None
 
 
 def _parts(run: Run, table: KvTable, which: int, threshold: float) -> list[Finding]:
     """What the clock, the sibling, other tasks and the hypervisor take of one core, and the sum."""
     parts, cpu = table.decomposition, table.cores[which]
-    told = table.told.calibrations[cpu].told if table.told is not None else "no probes"
-    untold = None if told == "told" else Reason(told.replace(" ", "_"))
+    status = table.core_states.calibrations[cpu].status if table.core_states else "no probes"
+    unclassified = None if status == "calibrated" else Reason(status.replace(" ", "_"))
     about = {"cpu": cpu}
     clock, total = parts.clocks[which], parts.totals[which]
-    clocked = table.told is not None and table.told.calibrations[cpu].clock_known
+    clocked = table.core_states is not None and table.core_states.calibrations[cpu].clock_known
     found = []
-    if table.told is not None:
-        share = float(np.nanmean(parts.shared_share[:, which])) if untold is None else math.nan
+    if table.core_states is not None:
+        share = (
+            float(np.nanmean(parts.shared_share[:, which])) if unclassified is None else math.nan
+        )
         evidence = {
             "share_percent": 100 * share,
             "share_interval_percent": _share(parts.shared_share[:, which]),
             "cost_while_shared_percent": percent(t_interval(parts.shared_cost[:, which])),
         }
         found += [
-            CLOCK.found(
-                clock.decide(threshold, prevented=None if clocked else untold),
+            claims.CLOCK.found(
+                clock.decide(threshold, prevented=None if clocked else unclassified),
                 clock.slowdown,
                 about=about,
                 threshold=threshold,
             ),
-            SHARED.decided(
-                parts.cost("sibling", which) if untold is None else NO_INTERVAL,
+            claims.SHARED.decided(
+                parts.cost("sibling", which) if unclassified is None else NO_INTERVAL,
                 threshold,
                 about=about,
                 facts={"share": share},
-                evidence=evidence if untold is None else {},
-                prevented=untold,
+                evidence=evidence if unclassified is None else {},
+                prevented=unclassified,
             ),
         ]
     quota = _share(parts.quota_share[:, which])
@@ -154,7 +154,7 @@ def _parts(run: Run, table: KvTable, which: int, threshold: float) -> list[Findi
     known = "run_delay_ns" in table.samples and table.samples["run_delay_ns"].notna().any()
     silent = None if known else Reason("no_run_delay")
     found += [
-        TAKEN.decided(
+        claims.TAKEN.decided(
             _share(parts.taken_share[:, which]),
             threshold,
             about=about,
@@ -162,19 +162,20 @@ def _parts(run: Run, table: KvTable, which: int, threshold: float) -> list[Findi
             prevented=silent,
             remarks=remarks,
         ),
-        STOLEN.decided(
+        claims.STOLEN.decided(
             _share(parts.stolen_share[:, which]), threshold, about=about, prevented=silent
         ),
         *_softirqs(run, cpu, threshold),
-        TOTAL.found(
+        claims.TOTAL.found(
             total.decide(threshold),
             total.slowdown,
             about=about,
             threshold=threshold,
             evidence={
                 "factors": {name: factor.effect for name, factor in parts.factors(which)},
-                "beside_others": {
-                    name: list(interval) for name, interval in parts.beside_others(which).items()
+                "relative_to_others": {
+                    name: list(interval)
+                    for name, interval in parts.relative_to_others(which).items()
                 },
             },
         ),
@@ -192,14 +193,14 @@ def _softirqs(run: Run, cpu: int, threshold: float) -> list[Finding]:
     share = Interval(*(per_tick * max(0.0, n) for n in (ticks, ticks - half, ticks + half)))
     most = max(counted["kinds"], key=counted["kinds"].__getitem__, default="of unknown kind")
     return [
-        SOFTIRQ.decided(
+        claims.SOFTIRQ.decided(
             share, threshold, about={"cpu": cpu}, facts={"kind": most}, evidence=counted
         )
     ]
 
 
 def _share(shares: NDArray[np.float64]) -> Interval:
-    """A share of time in percent, from blocks."""
+    """A share of time in percent, from batches."""
     return Interval(*(100 * value for value in t_interval(shares)))
 
 
@@ -211,7 +212,7 @@ def _events_evidence(of_events: pd.Series[float], threshold: float) -> dict[str,
         "events": len(known),
         "events_slower_share": float((known > threshold).mean()),
         "event_slowdown_quartiles_percent": [float(q) for q in known.quantile([0.25, 0.5, 0.75])],
-        "slowest_events": [int(event) for event in known.nlargest(_MOST_EVENTS_NAMED).index],
+        "slowest_events": [int(event) for event in known.nlargest(_MAX_EVENTS_NAMED).index],
     }
 
 
@@ -230,9 +231,9 @@ def _sharing_evidence(table: KvTable, cpu: int) -> dict[str, Any]:
 
 
 def _remarks(effect: CoreEffect, evidence: Mapping[str, Any]) -> list[Reason]:
-    """Of a slow core: did all events slow down, is it shared, and where does it lie?"""
+    """Of a slow core: did all events slow down, is it shared, and where is it?"""
     remarks = []
-    if evidence.get("events", 0) >= _MOST_EVENTS_NAMED:
+    if evidence.get("events", 0) >= _MAX_EVENTS_NAMED:
         share = evidence["events_slower_share"]
         code = "all_events" if share >= 0.8 else "few_events" if share <= 0.2 else "some_events"
         remarks.append(Reason(code, {"share": share, "events": evidence["slowest_events"]}))
@@ -263,7 +264,7 @@ def levels(run: Run) -> pd.DataFrame:
     """Each core's own time for a mean event; a core that was never alone has none."""
     table = kv_table(run.samples)
     setting = " ".join(f"{name}={run.params[name]}" for name in _SAME_WORK)
-    if table.told is None:
+    if table.core_states is None:
         own_ms = 1e3 * table.seconds_per_event()["clean_s"]
     else:
         parts = table.parts().set_index("cpu")
@@ -291,4 +292,4 @@ def time_change(first: KvTable, second: KvTable, threshold: float) -> Finding:
     centre = after.effect - before.effect
     half = math.hypot(after.half_width, before.half_width)
     change = percent(Interval(centre, centre - half, centre + half))
-    return TIME_PER_EVENT.decided(change, threshold, facts={"events": len(common)})
+    return claims.TIME_PER_EVENT.decided(change, threshold, facts={"events": len(common)})

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from perflib.experiments.kv_per_core.analyse import tables
-from perflib.framework.plots import core_styles, intervals, log_ticks, slowest
+from perflib.framework.plots import core_styles, intervals, log_ticks, panel, slowest
+from perflib.model.run import Run
 from perflib.stats.decomposition import PARTS, UNDIVIDED
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from perflib.model.run import Run
-
-__all__ = ["plots"]
-
-_MOST_LEVEL = 24  # numbers of cores along an axis
+_MAX_LEVEL_LABELS = 24  # numbers of cores along an axis
 
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
@@ -58,7 +52,7 @@ def _seconds_per_event(values: pd.DataFrame) -> Figure:
     title = "KV: mean time of the same events on each core"
     figure, axes = _place_for_each(values["cpu"], title)
     place = np.arange(len(values))
-    ends = (1e3 * values[name] for name in ("clean_s", "low_s", "high_s"))
+    ends = (1e3 * values[name] for name in ("clean_s", "clean_s_low", "clean_s_high"))
     intervals(axes, place, *ends, fmt="o", label="undisturbed samples, 95 % interval")
     axes.plot(place, 1e3 * values["all_trials_s"], "x", color="0.45", label="all samples")
     axes.set_ylabel("time per event (ms)")
@@ -70,8 +64,7 @@ def _seconds_per_event(values: pd.DataFrame) -> Figure:
 def _event_by_event(events: pd.DataFrame) -> Figure:
     """How much longer each event took than on the other cores, against what it costs."""
     coloured = slowest(events.groupby("cpu")["slowdown_percent"].median())
-    figure = Figure(figsize=(8, 4.5))
-    axes = figure.subplots()
+    figure, axes = panel(8, 4.5)
     columns = {"x": "cost_ms", "y": "slowdown_percent", "ax": axes}
     shown = events["cpu"].isin(coloured)
     sns.scatterplot(events[~shown], **columns, color="0.8", s=12, linewidth=0)
@@ -94,7 +87,7 @@ def _drift(trials: pd.DataFrame) -> Figure:
     """The cores' times over the run, and how those of undisturbed trials are distributed.
 
     What all cores share over time is drift, what one has alone is its own. A slow core's whole
-    distribution lies above the others'; interference that was not noticed bends its upper end.
+    distribution is above the others'; interference that was not noticed bends its upper end.
     """
     x = "start_s" if trials["start_s"].notna().all() else "round"
     hit = trials["interference"]
@@ -103,22 +96,22 @@ def _drift(trials: pd.DataFrame) -> Figure:
     shown = trials["cpu"].isin(coloured)
     calm, disturbed = trials[shown & ~hit], trials[shown & hit]
     figure = Figure(figsize=(9, 4.2))
-    axes, beside = figure.subplots(1, 2, sharey=True, width_ratios=(3, 1))
+    axes, distribution = figure.subplots(1, 2, sharey=True, width_ratios=(3, 1))
     if len(calm):
         columns = {"y": "excess_percent", "hue": "cpu", "palette": styles["palette"]}
         sns.scatterplot(calm, x=x, **columns | styles, s=14, linewidth=0, ax=axes)
-        sns.ecdfplot(calm, **columns, stat="percent", legend=False, ax=beside)
+        sns.ecdfplot(calm, **columns, stat="percent", legend=False, ax=distribution)
     if len(disturbed):
         colours = disturbed["cpu"].map(styles["palette"])
         axes.scatter(disturbed[x], disturbed["excess_percent"], c=colours, marker="x")
         axes.plot([], [], "x", color="0.3", label="disturbed")
-    for one in (axes, beside):
+    for one in (axes, distribution):
         one.axhline(0, color="0.3", lw=0.8)
     axes.set_xlabel("time since the start (s)" if x == "start_s" else x)
     axes.set_ylabel("trial's time against\nwhat its events cost (%)")
     axes.set_title("Drift over the run, trial by trial")
-    beside.set_xlabel("undisturbed trials\nbelow (%)")
-    beside.set_title("Distribution", fontsize="medium")
+    distribution.set_xlabel("undisturbed trials\nbelow (%)")
+    distribution.set_title("Distribution", fontsize="medium")
     _legend(figure, axes)
     return figure
 
@@ -131,7 +124,7 @@ def _place_for_each(cores: pd.Index | pd.Series[int], title: str) -> tuple[Figur
     figure = Figure(figsize=(max(6.5, min(16.0, 4 + 0.35 * len(cores))), 4.2))
     axes = figure.subplots()
     axes.set_xticks(range(len(cores)), [str(cpu) for cpu in cores])
-    if len(cores) > _MOST_LEVEL:
+    if len(cores) > _MAX_LEVEL_LABELS:
         axes.tick_params(axis="x", rotation=90, labelsize="x-small")
     axes.set_xlim(-0.6, len(cores) - 0.4)
     axes.set_xlabel("CPU")
@@ -140,7 +133,7 @@ def _place_for_each(cores: pd.Index | pd.Series[int], title: str) -> tuple[Figur
 
 
 def _legend(figure: Figure, axes: Axes) -> None:
-    """The cores' legend beside the panels, where it hides no point."""
+    """The cores' legend outside the panels, where it hides no point."""
     if (inside := axes.get_legend()) is not None:
         inside.remove()
         handles = axes.get_legend_handles_labels()

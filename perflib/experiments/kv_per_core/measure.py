@@ -7,12 +7,14 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from perflib.experiments.kv_per_core import KvParams
 from perflib.experiments.kv_per_core.table import kv_table
 from perflib.framework.brackets import bracket_columns
+from perflib.framework.experiment import Session
 from perflib.framework.jobs import Jobs, copies_for, job_template, log_format
 from perflib.instruments.joblog.jobrun import job_argv, run_job, too_short
 from perflib.instruments.joblog.logformat import LogFormat
@@ -26,14 +28,8 @@ from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
 from perflib.model.errors import MeasurementError
 
-if TYPE_CHECKING:
-    from perflib.experiments.kv_per_core import KvParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["JobTrials", "KernelTrials", "chunks_of", "pilot", "plan", "take"]
-
 _PILOT_TIMEOUT_S = 600.0
-_LIFE_S, _LEAST_TRIALS = 3.0, 4  # of a worker: shorter than a batch, longer than its start
+_LIFE_S, _MIN_TRIALS = 3.0, 4  # of a worker: shorter than a batch, longer than its start
 
 Events = Sequence[int]
 
@@ -118,7 +114,7 @@ class KernelTrials(Workers):
     """KV called as a kernel, one worker a core. Checks every result against the first run's.
 
     A process can be a percent or two faster or slower for as long as it lives (where its pages
-    happen to lie is the likeliest reason), which between two equal cores is a difference in every
+    happen to be is the likeliest reason), which between two equal cores is a difference in every
     trial. So each core's worker is replaced every few seconds: process-to-process variation widens
     the interval.
     """
@@ -186,8 +182,7 @@ class KernelTrials(Workers):
     def _renew(self, which: int, events: Events) -> None:
         """Replace an old worker by a new one, and warm that up; before anything is timed."""
         old = (
-            time.monotonic() - self._born_s[which] > _LIFE_S
-            and self._trials[which] >= _LEAST_TRIALS
+            time.monotonic() - self._born_s[which] > _LIFE_S and self._trials[which] >= _MIN_TRIALS
         )
         if old or self._trials[which] == 0:
             self[which].kill()
@@ -280,7 +275,7 @@ class JobTrials(Jobs):
             )
         except MeasurementError as error:
             raise WorkerError(str(error)) from error
-        found = [int(event.event) for event in result.events if str(event.event).isdigit()]
+        found = [int(event.label) for event in result.events if str(event.label).isdigit()]
         if result.returncode != os.EX_OK or found != list(events):
             msg = (
                 f"the job {wanted[0]!r} ended with status {result.returncode} and logged "

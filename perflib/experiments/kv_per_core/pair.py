@@ -3,8 +3,8 @@
 Both ran the same events. Each machine's time is a product of parts (`perflib.stats.decomposition`);
 the ratio of the two products is the product of the ratios. What is left of the cores' own speed at
 the same clock is nested paging, and whatever else differs: caches that are shared otherwise, pages
-that lie elsewhere. Runs with and without transparent huge pages on both machines tell the first
-from the rest: a huge page needs a shorter walk, and seldom one.
+that are elsewhere. Runs with and without transparent huge pages on both machines separate the
+first from the rest: a huge page needs a shorter walk, and rarely one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perflib.experiments.kv_per_core.claims import NESTED_PAGING, PAIR_PART
 from perflib.experiments.kv_per_core.table import KvTable, kv_table
@@ -23,11 +22,7 @@ from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.stats.decide import Reason
 from perflib.stats.interval import NO_INTERVAL, Interval, percent
-from perflib.stats.intervals import t_interval
-
-__all__ = ["pair"]
-
-Floats = NDArray[np.float64]
+from perflib.stats.intervals import Floats, t_interval
 
 _SAME_WORK = ("job", "job_command", "code_kib")
 _TOTAL, _OWN, _CLOCK, _UNDIVIDED = "total", "own speed", "clock", "own speed, clock or sibling"
@@ -111,8 +106,10 @@ def _compared(host: Run, guest: Run) -> dict[str, Interval]:
         raise UserError(msg)
     machines = [_parts(table, float(np.log(table.cost_ns[common].sum()))) for table in tables]
     differences = {}
-    told = all(table.told is not None and table.told.any_told for table in tables)
-    for name in _divided(machines, told=told):
+    calibrated = all(
+        table.core_states is not None and table.core_states.any_calibrated for table in tables
+    )
+    for name in _divided(machines, calibrated=calibrated):
         before, after = (t_interval(_known(machine[name])) for machine in machines)
         centre = after.effect - before.effect
         half = math.hypot(after.half_width, before.half_width)
@@ -154,17 +151,17 @@ def _parts(table: KvTable, log_cost: float) -> dict[str, Floats]:
 
 def _cycle(table: KvTable) -> float:
     """Logarithm of the probe's time on the fastest core, alone: cycles of the same number."""
-    if table.told is None:
+    if table.core_states is None:
         return math.nan
-    known = [one.levels[0] for one in table.told.calibrations.values() if one.clock_known]
+    known = [one.levels[0] for one in table.core_states.calibrations.values() if one.clock_known]
     return min(known, default=math.nan)
 
 
-def _divided(machines: Sequence[Mapping[str, Floats]], *, told: bool) -> list[str]:
+def _divided(machines: Sequence[Mapping[str, Floats]], *, calibrated: bool) -> list[str]:
     """The parts that are known of both machines, and that make up the whole.
 
-    ``told``: both machines' probes tell when a core was alone. Where one's do not, a sibling that
-    was always busy there would pass for a slow machine.
+    ``calibrated``: both machines' probes show when a core was alone. Otherwise a sibling that
+    was always busy on one machine would pass for a slow machine.
     """
 
     def known(*names: str) -> bool:
@@ -172,9 +169,9 @@ def _divided(machines: Sequence[Mapping[str, Floats]], *, told: bool) -> list[st
 
     alone = ["interrupts", "sibling"]
     both = ["other tasks", "hypervisor"] if known("other tasks", "hypervisor") else []
-    if told and known(_OWN, _CLOCK, *alone):
+    if calibrated and known(_OWN, _CLOCK, *alone):
         return [_TOTAL, _OWN, _CLOCK, *alone, *both]
-    if told and known(_WITHOUT_CLOCK, *alone):
+    if calibrated and known(_WITHOUT_CLOCK, *alone):
         return [_TOTAL, _WITHOUT_CLOCK, *alone, *both]
     return [_TOTAL, _UNDIVIDED, *both] if both else [_TOTAL]
 

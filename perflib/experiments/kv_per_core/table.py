@@ -10,24 +10,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.framework.brackets import Told, tell
+from perflib.framework.brackets import CoreStates, classify
 from perflib.framework.samples import round_starts, usable
 from perflib.stats.alone import STATES
 from perflib.stats.compare import CoreComparison, CoreEffect, compare_cores
-from perflib.stats.decomposition import BLOCK_S, UNDIVIDED, Decomposition, Rows, decompose
+from perflib.stats.decomposition import BATCH_S, UNDIVIDED, Decomposition, Rows, decompose
 from perflib.stats.interval import NO_INTERVAL, Interval
-from perflib.stats.intervals import t_interval, time_blocks
-
-__all__ = ["BracketedTable", "KvTable", "kv_table"]
-
-Floats = NDArray[np.float64]
+from perflib.stats.intervals import Floats, t_interval, time_batches
 
 
 def kv_table(samples: pd.DataFrame) -> KvTable:
     """The samples of one run; those between probes are analysed as such."""
     samples = usable(samples).reset_index(drop=True)
-    told = tell(samples)
-    return KvTable(samples) if told is None else BracketedTable(samples, told)
+    core_states = classify(samples)
+    return KvTable(samples) if core_states is None else BracketedTable(samples, core_states)
 
 
 class KvTable:
@@ -37,7 +33,7 @@ class KvTable:
     all cores and rounds): the work cancels, and an event missing on one core does no harm.
     """
 
-    told: Told | None = None  # what probes say, if there are any
+    core_states: CoreStates | None = None  # what probes say, if there are any
 
     def __init__(self, samples: pd.DataFrame) -> None:
         self.samples = samples
@@ -106,19 +102,19 @@ class KvTable:
         typical_s = float(self.cost_ns.mean()) / 1e9
         compared = self.comparison
         whole = compared.levels[np.isfinite(compared.levels).all(axis=1)]
-        beside = whole.mean(axis=0) if len(whole) else np.zeros(len(self.cores))
+        against_others = whole.mean(axis=0) if len(whole) else np.zeros(len(self.cores))
         clear = self.log_time[~compared.interference & np.isfinite(self.log_time)]
-        shared = float(clear.mean()) - float(beside.mean())
+        shared = float(clear.mean()) - float(against_others.mean())
         rows = []
         for column, effect in enumerate(compared.effects):
-            mean_s = typical_s * math.exp(shared + beside[column])
+            mean_s = typical_s * math.exp(shared + against_others[column])
             ends = [
                 mean_s * (100 + end) / (100 + effect.slowdown.effect)
                 for end in (effect.slowdown.low, effect.slowdown.high)
             ]
             everything = float(np.nanmean(np.exp(self.log_time[:, column])))
             rows.append((mean_s, *ends, typical_s * everything))
-        names = ["clean_s", "low_s", "high_s", "all_trials_s"]
+        names = ["clean_s", "clean_s_low", "clean_s_high", "all_trials_s"]
         return pd.DataFrame(rows, index=pd.Index(self.cores, name="cpu"), columns=names)
 
     def effects(self) -> pd.DataFrame:
@@ -127,7 +123,7 @@ class KvTable:
             (cpu, *effect.slowdown, effect.p_holm, *effect.interference)
             for cpu, effect in self.own.items()
         ]
-        ends = ("percent", "low", "high")
+        ends = ("percent", "percent_low", "percent_high")
         columns = ["cpu", *(f"slowdown_{end}" for end in ends), "p_holm"]
         return pd.DataFrame(rows, columns=[*columns, *(f"interference_{end}" for end in ends)])
 
@@ -160,25 +156,25 @@ class KvTable:
     @cached_property
     def decomposition(self) -> Decomposition:
         """The time of each core as a product of parts."""
-        samples, told = self.samples, self.told
+        samples, core_states = self.samples, self.core_states
         group, _ = pd.factorize(samples["event"], sort=True)
         item = group
         if "slice" in samples:
             item, _ = pd.factorize(pd.MultiIndex.from_frame(samples[["event", "slice"]]))
         core = pd.Index(self.cores).get_indexer(pd.Index(samples["cpu"]))
-        blocks = time_blocks(self.start_s, len(self.rounds), BLOCK_S)
+        blocks = time_batches(self.start_s, len(self.rounds), BATCH_S)
         block = blocks[pd.Index(self.rounds).get_indexer(pd.Index(samples["round"]))]
         count = len(samples)
         counted, shared = np.ones(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
         clock, known = np.full(count, np.nan), np.zeros(len(self.cores), dtype=np.bool_)
-        if told is not None:
-            counted, shared = told.usable, told.states == STATES.index("shared")
-            clock = told.clock
-            known = np.array([told.calibrations[cpu].told == "told" for cpu in self.cores])
+        if core_states is not None:
+            counted, shared = core_states.usable, core_states.states == STATES.index("shared")
+            clock = core_states.clock
+            known = np.array([core_states.calibrations[cpu].calibrated for cpu in self.cores])
         return decompose(
             Rows(
                 core=core.astype(np.int64),
-                block=block,
+                batch=block,
                 item=item.astype(np.int64),
                 group=group.astype(np.int64),
                 wall_ns=samples["time_ns"].to_numpy(np.float64),
@@ -188,7 +184,7 @@ class KvTable:
                 clock=clock,
                 usable=counted,
                 shared=shared,
-                told=known,
+                calibrated=known,
             )
         )
 
@@ -227,22 +223,22 @@ class KvTable:
         )
         by_core = (sums["time_ns"] / sums["expected_ns"]).unstack("cpu")
         level = np.log(by_core.median(axis=1))
-        blocks = pd.Series(self.comparison.blocks, index=self.rounds).reindex(level.index)
+        blocks = pd.Series(self.comparison.batches, index=self.rounds).reindex(level.index)
         return t_interval(level.groupby(blocks).mean().to_numpy(np.float64))
 
 
 class BracketedTable(KvTable):
     """Samples between probes: cores are compared by those that had their core alone."""
 
-    told: Told
+    core_states: CoreStates
 
-    def __init__(self, samples: pd.DataFrame, told: Told) -> None:
-        self.told = told
+    def __init__(self, samples: pd.DataFrame, core_states: CoreStates) -> None:
+        self.core_states = core_states
         super().__init__(samples)
 
     def _costs(self) -> tuple[pd.Series[float], pd.Series[float]]:
         parts = ["event", "slice"] if "slice" in self.samples else ["event"]
-        counted = self.samples[self.told.usable]
+        counted = self.samples[self.core_states.usable]
         missing = self.samples[~self.samples["event"].isin(counted["event"])]
         chosen = pd.concat([counted, missing])
         cost_ns = chosen.groupby(parts)[self._time_column()].median()
@@ -267,9 +263,9 @@ class BracketedTable(KvTable):
 
     def _cost_on_core(self) -> pd.DataFrame:
         events = np.sort(self.samples["event"].unique())
-        beside = np.exp(self.decomposition.group_level.T)
+        level = np.exp(self.decomposition.group_level.T)
         index = pd.Index(events, name="event")
-        return pd.DataFrame(beside, index, self.cores).mul(self.cost_ns, axis=0)
+        return pd.DataFrame(level, index, self.cores).mul(self.cost_ns, axis=0)
 
     def seconds_per_event(self) -> pd.DataFrame:
         """Mean time of an event on each core in s: alone, with its interval, and all in all."""
@@ -284,13 +280,13 @@ class BracketedTable(KvTable):
                 for end in (effect.slowdown.low, effect.slowdown.high)
             ]
             rows.append((cpu, alone_s, *ends, typical_s * factors["total"].effect))
-        names = ["cpu", "clean_s", "low_s", "high_s", "all_trials_s"]
+        names = ["cpu", "clean_s", "clean_s_low", "clean_s_high", "all_trials_s"]
         return pd.DataFrame(rows, columns=names).set_index("cpu")
 
     def disturbed(self) -> NDArray[np.bool_]:
         """``[round, core]``: trials that for most of their time did not have their core alone."""
         time_ns = self.samples["time_ns"]
-        counted = time_ns.where(self.told.usable, 0.0)
+        counted = time_ns.where(self.core_states.usable, 0.0)
         keys = [self.samples["round"], self.samples["cpu"]]
         share = (counted.groupby(keys).sum() / time_ns.groupby(keys).sum()).unstack("cpu")
         return np.asarray(share.reindex(self.rounds)[self.cores].to_numpy(np.float64) < 0.5)

@@ -2,7 +2,7 @@
 
 The size of the environment, the length of a path, the order of linking, the heap's offset, random
 addresses, the allocator: none of them changes what a program computes, all of them change where its
-data lie.
+data are placed.
 Mytkowicz et al. (2009, doi:10.1145/1508244.1508275) showed that they move its time by more than
 many an optimisation; Curtsinger and Berger (2013, doi:10.1145/2451116.2451141) that a comparison
 needs random layouts.
@@ -14,18 +14,22 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from perflib.experiments.layout.claims import CLAIMS
 from perflib.experiments.layout.factors import FACTORS
 from perflib.framework.experiment import Experiment
 from perflib.framework.jobs import JOB_COMMAND, JOB_TIMEOUT_S, check_command
-from perflib.framework.params import Params, Words, budget, parameter, precision, split_items
-from perflib.framework.schema import Column
+from perflib.framework.params import Items, Params, Words, budget, limit, parameter, precision
+from perflib.framework.schema import Column, key, ok
+from perflib.framework.steps import Drawing, Steps
+from perflib.instruments.perf.tool import CallGraph
 from perflib.model.errors import choose
 
 __all__ = ["CANNOT_SEE", "Layout", "LayoutParams", "experiment"]
 
+MIN_LAYOUTS = 2  # fresh ones in a round; each round has as many again
+MIN_STARTS = 2 + 2 * MIN_LAYOUTS  # of each program: two to see how long it takes, and a round
 CANNOT_SEE = (
     "not varied: the working directory's path (a longer one takes a second mount, and rename() "
     "from one mount to the other fails), and the code's own addresses but by ASLR and the order of "
@@ -34,13 +38,9 @@ CANNOT_SEE = (
 )
 
 
-_LEAST_SIMULATED_S = 2.0  # less is not worth the start of an emulator
+_MIN_SIMULATED_S = 2.0  # less is not worth the start of an emulator
 
-Paddings = Annotated[
-    list[Annotated[int, Field(ge=0, le=65536)]],
-    BeforeValidator(split_items),
-    Field(min_length=1, max_length=16),
-]
+Paddings = Annotated[Items[Annotated[int, Field(ge=0, le=65536)]], Field(max_length=16)]
 
 
 class LayoutParams(Params):
@@ -58,6 +58,26 @@ class LayoutParams(Params):
     )
     other_command: str = parameter(
         "", "command line of a second build, with job=command: is it faster in the same layouts?"
+    )
+    functions: bool = parameter(
+        False,
+        "with other_command: record each start with perf, and compare the builds function by "
+        "function",
+    )
+    frequency_hz: int = parameter(
+        4000, "functions: samples a second of each thread that runs", "Hz", ge=10, le=50_000
+    )
+    call_graph: CallGraph = parameter(
+        "fp",
+        "functions: how callers are found, by frame pointers, 'dwarf' (copies of the stack), "
+        "'lbr', 'none'",
+    )
+    fail_above_percent: float | None = parameter(
+        None,
+        "with other_command: is the second build slower by more than this?",
+        "percent",
+        gt=0,
+        le=1000,
     )
     factors: Words = parameter(
         ["all"], f"what is varied: {', '.join(FACTORS)}, or 'all' that can be set here"
@@ -103,9 +123,7 @@ class LayoutParams(Params):
     iterations: int = parameter(
         40_000_000, "job=aliasing: iterations of its loop, some ns each", ge=1, le=10**9
     )
-    threshold_percent: float = parameter(
-        1.0, "layout matters from this on", "percent", gt=0, le=1000
-    )
+    threshold_percent: float = limit(1.0, "layout matters from this on")
     job_command: str = JOB_COMMAND
     job_timeout_s: float = JOB_TIMEOUT_S
 
@@ -115,13 +133,16 @@ class LayoutParams(Params):
         if self.simulated_s is not None:
             return self.simulated_s
         fifth = self.budget_s / 5
-        return fifth if fifth >= _LEAST_SIMULATED_S else 0.0
+        return fifth if fifth >= _MIN_SIMULATED_S else 0.0
 
     @model_validator(mode="after")
     def _job_is_whole(self) -> Self:
         check_command(self.job, self.job_command)
         if self.other_command and self.job != "command":
             msg = "other_command goes with job=command and job_command=..."
+            raise ValueError(msg)
+        if not self.other_command and (self.functions or self.fail_above_percent):
+            msg = "functions and fail_above_percent compare two builds: give other_command, too"
             raise ValueError(msg)
         if self.relink and (self.job != "command" or self.other_command):
             msg = "relink goes with job=command and one program (no other_command)"
@@ -145,9 +166,9 @@ class Layout(Experiment):
     live_rounds = 2
     claims = CLAIMS
     columns = (
-        Column("round", "integer", "", "number of the round; comparisons are within", True, "key"),
+        key("round", "integer", "number of the round; comparisons are within"),
         Column("position", "integer", "", "place of the trial in its round"),
-        Column("build", "text", "", "which program", True, "key", values=("A", "B")),
+        key("build", "text", "which program", values=("A", "B")),
         Column("layout", "integer", "", "its number; started again in a later round", True),
         Column(
             "cpu_s", "number", "s", "CPU time of the program and its children", True, "measured"
@@ -172,8 +193,17 @@ class Layout(Experiment):
         Column("environment_bytes", "integer", "B", "size of its environment, as read back"),
         Column("stack_address", "integer", "", "where its stack began, where it could be read"),
         Column("output", "text", "", "checksum of what it wrote; empty: nothing"),
+        Column("symbol", "text", "", "functions: where samples were taken; one row for equal ones"),
+        Column("object", "text", "", "the program or library that the function is in"),
+        Column(
+            "offset", "integer", "B", "where in the function; -1: unknown", least=-1, most=2**30
+        ),
+        Column("stack", "text", "", "the functions from the outermost caller on, ';' between"),
+        Column("event", "text", "", "what perf sampled"),
+        Column("period", "number", "", "what these samples stand for: ns of a clock, cycles"),
+        Column("count", "integer", "", "how many samples they are"),
         Column("start_ns", "integer", "ns", "when the trial began"),
-        Column("ok", "boolean", "", "false: its conditions were not in force; it is not used"),
+        ok("its conditions were not in force"),
     )
     tables = {
         "factors": "the largest difference between two levels of each factor, the test of all "
@@ -181,6 +211,10 @@ class Layout(Experiment):
         "levels": "the program's time on each level, compared with the mean",
         "layouts": "each layout that was started twice: its two times",
         "builds": "both builds in each layout, compared",
+        "functions": "both builds by function: each one's share of the difference, what became of "
+        "it, and whether its code is the same",
+        "libraries": "the same by program and library",
+        "lines": "the same by source line, as the first build numbers them; '+': new",
         "counters": "what was counted, or simulated, by how strongly it goes with the time over "
         "layouts",
         "simulated": "simulated 4K aliases and instruction-TLB misses of each layout",
@@ -189,12 +223,24 @@ class Layout(Experiment):
         "factors": "the largest difference of each factor, and the levels",
         "layouts": "times by layout: what layout alone does, and the scatter of starts",
         "builds": "the difference of two builds, layout by layout",
+        "functions": "where the second build takes longer, or less, function by function",
+        "flame": "the second build's stacks, coloured where a function's difference stands out",
         "counters": "how strongly each counter goes with the time over layouts",
     }
     presets = {
         "quick": {"budget_s": 45.0},
         "full": {"budget_s": 1800.0, "precision_percent": 0.2},
     }
+
+    def _steps(self) -> Steps[LayoutParams]:
+        from perflib.experiments.layout import analyse, measure
+
+        return Steps(measure, analyse, pilot=measure.pilot, levels=analyse.levels)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.layout import figures
+
+        return figures
 
 
 experiment = Layout()

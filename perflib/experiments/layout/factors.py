@@ -12,29 +12,14 @@ from perflib.kernels import build
 from perflib.machine.files import text
 from perflib.machine.libraries.allocators import chosen
 from perflib.measure.conditions import Conditions, check, environment_bytes, inherited_preload
+from perflib.measure.pages import of_programs
 from perflib.model.errors import PerflibError, UserError
 
 if TYPE_CHECKING:
     from perflib.experiments.layout import LayoutParams
 
-__all__ = [
-    "CARRIED",
-    "COUNTED",
-    "FACTORS",
-    "Factor",
-    "Layout",
-    "base_environment_bytes",
-    "columns_of",
-    "conditions",
-    "draw",
-    "levels",
-]
-
 Layout = Mapping[str, Any]
 _HEAP_OFFSET = "PERFLIB_HEAP_OFFSET"
-_TUNABLES = "GLIBC_TUNABLES"
-_MALLOC_HUGE = "glibc.malloc.hugetlb=1"
-_THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 _NODES = "/sys/devices/system/node/has_normal_memory"
 _ROOM_BYTES = 64  # for what differs between this start of perflib and one that resumes
 
@@ -167,10 +152,8 @@ def _allocator(params: LayoutParams) -> tuple[list[Any], str]:
 
 
 def _huge_pages(_params: LayoutParams) -> tuple[list[Any], str]:
-    switch = (text(_THP) or "[never]").partition("[")[2].partition("]")[0]
-    if switch == "never":
-        return [], "the machine has switched transparent huge pages off"
-    return ["never", "default", *(["malloc"] if switch == "madvise" else [])], ""
+    found, why = of_programs.levels()
+    return list(found), why
 
 
 def _cpu(params: LayoutParams) -> tuple[list[Any], str]:
@@ -239,13 +222,7 @@ def _conditions(params: LayoutParams, layout: Layout) -> Conditions:
         preload = (_heap_library(), *(wanted.preload or inherited_preload()))
         offset = {_HEAP_OFFSET: f"{layout['heap']:08d}"}  # of one length
         wanted = replace(wanted, preload=preload, environment={**wanted.environment, **offset})
-    pages = layout.get("huge_pages", "default")
-    if pages == "never":
-        wanted = replace(wanted, huge_pages="never")
-    elif pages == "malloc":
-        before = wanted.process_environment().get(_TUNABLES)
-        tunables = ":".join(filter(None, (before, _MALLOC_HUGE)))
-        wanted = replace(wanted, environment={**wanted.environment, _TUNABLES: tunables})
+    wanted = of_programs.with_level(wanted, layout.get("huge_pages", "default"))
     if "node" in layout:
         wanted = replace(wanted, memory_policy="preferred", memory_node=layout["node"])
     return wanted

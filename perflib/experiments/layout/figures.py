@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from perflib.experiments.layout.analyse import SAID, table_of, tables_of
+from perflib.experiments.figures import additional_time
+from perflib.experiments.layout.analyse import SAID, profiles_of, table_of, tables_of
+from perflib.experiments.layout.functions import BuildProfiles
+from perflib.experiments.layout.table import LayoutTable
+from perflib.framework.figures import flame_figure
 from perflib.framework.plots import intervals, ranked_counters
+from perflib.instruments.profile.comparison import Comparison
+from perflib.model.run import Run
 from perflib.stats.interval import Interval
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from perflib.experiments.layout.table import LayoutTable
-    from perflib.model.run import Run
-
-__all__ = ["plots"]
 
 _INSIDE = 0.99  # of the values a panel shows at least; far ones would squeeze the others
 
@@ -38,6 +36,10 @@ def plots(run: Run) -> dict[str, Callable[[], Figure]]:
         found["layouts"] = lambda: _layouts(made["layouts"](), table.alone, said)
     if len(table.pairs) > 1:
         found["builds"] = lambda: _builds(made["builds"](), table, said)
+    profiles = profiles_of(run)
+    if profiles is not None and (compared := profiles.functions) is not None:
+        found["functions"] = lambda: additional_time(compared, what="start")
+        found["flame"] = lambda: _flame(profiles, compared)
     if not counted.empty:
         found["counters"] = lambda: ranked_counters(counted, "layouts")
     return found
@@ -112,7 +114,7 @@ def _layouts(layouts: pd.DataFrame, alone: Interval, said: str) -> Figure:
 
 
 def _builds(builds: pd.DataFrame, table: LayoutTable, said: str) -> Figure:
-    """Each pair of starts, and the mean with its interval; beside it what layout alone does."""
+    """Each pair of starts, and the mean with its interval; next to it what layout alone does."""
     figure = Figure(figsize=(9, 4.2))
     axes: Axes = figure.subplots()
     values = builds["less_percent"].to_numpy(np.float64)
@@ -130,6 +132,17 @@ def _builds(builds: pd.DataFrame, table: LayoutTable, said: str) -> Figure:
     axes.set_title("Two builds in the same random layouts")
     figure.legend(fontsize="small", ncols=3, loc="outside lower center")
     return figure
+
+
+def _flame(profiles: BuildProfiles, compared: Comparison) -> Figure:
+    """The second build's stacks; a frame has a colour where its function stands out."""
+    table = compared.table
+    samples = profiles.samples
+    a, b = (samples[(samples["build"] == build).to_numpy()] for build in ("A", "B"))
+    return flame_figure(
+        b, a, weight="period", significant=set(table.loc[table["stands_out"], "function"]),
+        title="Build B; coloured where a function's difference stands out, grey elsewhere",
+    )  # fmt: skip
 
 
 def _limits(values: np.ndarray) -> tuple[float, float]:

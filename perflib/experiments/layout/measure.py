@@ -3,39 +3,48 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from perflib.experiments.layout import CANNOT_SEE
+from perflib.experiments.layout import CANNOT_SEE, MIN_LAYOUTS, LayoutParams
 from perflib.experiments.layout.factors import base_environment_bytes, conditions, draw, levels
-from perflib.experiments.layout.programs import Programs, argv_of, builds_of, counters_of
+from perflib.experiments.layout.functions import BuildProfiles
+from perflib.experiments.layout.programs import (
+    Programs,
+    argv_of,
+    builds_of,
+    counters_of,
+    sampling_of,
+)
 from perflib.experiments.layout.relink import check_link_line
 from perflib.experiments.layout.simulated import simulated_counts
 from perflib.experiments.layout.table import LayoutTable
-from perflib.experiments.layout.trials import Start
+from perflib.framework.experiment import Session
+from perflib.framework.starts import Start
 from perflib.instruments.counters.groups import countable
+from perflib.instruments.perf.event_profile import Sampling
+from perflib.instruments.perf.recorder import Recorder
+from perflib.instruments.perf.tool import PerfUnavailableError
+from perflib.instruments.profile.builds import facts_of, same_code
+from perflib.instruments.profile.objects import build_id
 from perflib.machine.scratch import scratch
 from perflib.measure.process import WorkerError
 from perflib.measure.schedule import Columns, Status, frame_of
-from perflib.model.errors import MeasurementError, PerflibError
+from perflib.model.errors import MeasurementError, PerflibError, UserError
 from perflib.stats.layouts import needed_pairs
 
-if TYPE_CHECKING:
-    from perflib.experiments.layout import LayoutParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["layout_number", "pilot", "plan", "take"]
-
-_LEAST_S = 16.0
+_MIN_S = 16.0
 _APART_S = 16.0  # between the two starts of a layout: longer than most disturbances
 _ROUNDS = 32  # wanted within the budget; a round of a fast program has more layouts instead
-_FEWEST, _MOST = 2, 8  # fresh layouts in a round
+_MAX_LAYOUTS = 8  # fresh layouts in a round
 _PILOT_SHARE = 0.3  # of the budget, for trying each level once
 _PAIRS = 6  # layouts in which both builds are started to foretell how many it takes
 _AGAIN = 10**9  # numbers of layouts that are started once, because no earlier round has one
@@ -47,6 +56,8 @@ def plan(params: LayoutParams) -> dict[str, Any]:
         argv_of(params, build)  # a wrong command fails here
     if params.relink:
         check_link_line(params.relink)
+    if params.functions:
+        _check_perf(params)
     counted, uncounted = countable(counters_of(params))
     factors, absent = levels(params)
     base = base_environment_bytes(params, factors)
@@ -65,6 +76,18 @@ def plan(params: LayoutParams) -> dict[str, Any]:
     }
 
 
+def _check_perf(params: LayoutParams) -> None:
+    """Record this very process for a moment; where that fails, say why, and what remains."""
+    try:
+        with scratch() as folder:
+            sampling = asdict(sampling_of(params) or Sampling())
+            with Recorder(os.getpid(), folder=folder, **sampling) as recorder:
+                recorder.enable()
+    except PerfUnavailableError as error:
+        msg = f"functions cannot be compared: {error} Without them the builds can, as a whole."
+        raise UserError(msg) from error
+
+
 def pilot(params: LayoutParams, plan: Mapping[str, Any]) -> dict[str, Any]:
     """How long the program takes; which levels it runs with; how many pairs of builds it takes."""
     factors: dict[str, list[Any]] = {name: list(found) for name, found in plan["factors"].items()}
@@ -72,14 +95,12 @@ def pilot(params: LayoutParams, plan: Mapping[str, Any]) -> dict[str, Any]:
     builds = builds_of(params)
     with scratch() as folder:
         programs = Programs(params, plan, folder)
-        try:
-            for build in builds:
-                programs.start(build, {})  # files are in memory after that
-            begin = time.monotonic()
-            first = [programs.start(build, {}, read_all=True) for build in builds]
-            start_s = time.monotonic() - begin
-        except WorkerError as error:
-            raise MeasurementError(str(error)) from error
+        earlier = [_tried(programs, build) for build in builds]  # files are in memory after that
+        begin = time.monotonic()
+        first = [_tried(programs, build, read_all=True) for build in builds]
+        start_s = time.monotonic() - begin
+        if len(builds) == 2:
+            notes += _builds_notes(programs, earlier, first)
         if "cpu" in factors and params.factors == ["all"] and _parallel(first):
             absent["cpu"] = "cpu is not varied: the program uses several cores at once"
             del factors["cpu"]
@@ -94,11 +115,11 @@ def pilot(params: LayoutParams, plan: Mapping[str, Any]) -> dict[str, Any]:
         if not first[0].obtained:
             notes.append("the program ends too soon for all its conditions to be read back")
         foretold = {}
-        if params.other_command:
+        if params.other_command and _PAIRS * start_s < _PILOT_SHARE * params.budget_s:
             foretold = _foretell(params, programs, factors, start_s)
     layout_s = 2 * start_s
     suited = round(params.budget_s / _ROUNDS / layout_s)
-    fresh = params.layouts or min(max(suited, _FEWEST), _MOST)
+    fresh = params.layouts or min(max(suited, MIN_LAYOUTS), _MAX_LAYOUTS)
     most_rounds = max(1, math.floor(params.budget_s / (layout_s * fresh)))
     apart = max(1, min(math.ceil(_APART_S / (layout_s * fresh)), most_rounds // 4))
     return {
@@ -111,6 +132,38 @@ def pilot(params: LayoutParams, plan: Mapping[str, Any]) -> dict[str, Any]:
         "tried": tried,
         "foretold": foretold,
     }
+
+
+def _tried(programs: Programs, build: str, **options: bool) -> Start:
+    """A start of the pilot: what fails, or is too short for perf, ends the run here."""
+    try:
+        made = programs.start(build, {}, **options)
+    except WorkerError as error:
+        msg = f"{programs.named(build)}: {error}"
+        raise MeasurementError(msg) from error
+    if made.functions is not None and made.functions.empty:
+        msg = (
+            f"{programs.named(build)}: perf took no sample of it in {1e3 * made.cpu_s:.3g} ms of "
+            "CPU time: give it more to do, or more samples a second (frequency_hz)"
+        )
+        raise MeasurementError(msg)
+    return made
+
+
+def _builds_notes(programs: Programs, earlier: list[Start], first: list[Start]) -> list[str]:
+    """What two starts of each build say of their outputs, and whether they are one build."""
+    a, b = ({one.output, again.output} for one, again in zip(earlier, first, strict=True))
+    ids = [build_id(path) or path for path in programs.files().values()]
+    notes = []
+    if ids[0] == ids[1]:
+        notes.append("A and B are the same build: any difference is chance, or of the arguments")
+    if max(len(a), len(b)) > 1:
+        notes.append("a build writes something else at each start: outputs are not compared")
+    elif a != b:
+        notes.append("B does not write what A writes: they may not compute the same")
+    elif a == {""}:
+        notes.append("neither build writes to its standard output: outputs are not compared")
+    return notes
 
 
 def _parallel(first: list[Start]) -> bool:
@@ -172,6 +225,11 @@ def _foretold(params: LayoutParams, plan: Mapping[str, Any]) -> list[str]:
         f"(by {found['tried']} pairs: {least} to {most}), about {found['seconds']:.0f} s; the "
         f"budget is {params.budget_s:g} s"
     )
+    if params.fail_above_percent is not None and found["seconds"] > params.budget_s:
+        said += (
+            f"; whether B is slower by more than {params.fail_above_percent:g} % may stay open: "
+            f"budget_s={math.ceil(found['seconds'])} is likely to decide it"
+        )
     return [said]
 
 
@@ -188,6 +246,18 @@ def _simulated(
     starts = zip(rows["build"], rows["layout"], strict=True)
     layouts = [(build, draw(factors, params.seed, int(number))) for build, number in starts]
     return simulated_counts(params, programs, folder, session.plan["environment_bytes"], layouts)
+
+
+def _code(session: Session, programs: Programs) -> dict[str, Any]:
+    """What the builds' files say of their code, and of functions that were sampled."""
+    rows, files = frame_of(session.journal.trials), programs.files()
+    if "symbol" in rows:
+        rows = rows[rows["symbol"].notna()]
+        of_build = {build: rows[rows["build"] == build] for build in files}
+        if not any(table.empty for table in of_build.values()):
+            return facts_of(of_build, files)
+    same = same_code(*map(Path, files.values()))
+    return {"programs": files, "same_code": same}
 
 
 def layout_number(fresh: int, apart: int, round_: int, slot: int) -> int:
@@ -224,15 +294,20 @@ def take(params: LayoutParams, session: Session) -> str:
             layout = draw(plan["factors"], params.seed, number)
             made = programs.start(builds[build], layout, read_all=not plan["tried"], round_=round_)
             problems.update(dict.fromkeys(made.violated))
-            row = programs.row(builds[build], layout, made) | {"layout": number}
-            return {name: [value] for name, value in row.items()}
+            return programs.rows(builds[build], layout, made, number)
 
         def half_width(samples: pd.DataFrame) -> float:
-            return LayoutTable(samples, params.response).half_width()
+            width = LayoutTable(samples, params.response).half_width()
+            if "symbol" not in samples:
+                return width
+            return max(width, BuildProfiles(samples, {}).open_percent())
 
         count = 2 * fresh * len(builds)
-        stopped = session.rounds(params, count, trial, half_width, least_s=_LEAST_S)
+        stopped = session.rounds(params, count, trial, half_width, least_s=_MIN_S)
         session.provenance |= programs.provenance()
+        if len(builds) == 2:
+            session.provenance["code"] = code = _code(session, programs)
+            said += code.pop("remarks", []) + list(programs.remarks)
         if params.simulating_s and stopped != "interrupted":
             try:
                 session.provenance["simulated"] = _simulated(params, session, programs, folder)

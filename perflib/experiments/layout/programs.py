@@ -6,24 +6,23 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from perflib.experiments.layout import LayoutParams
 from perflib.experiments.layout.factors import Layout, columns_of, conditions
 from perflib.experiments.layout.relink import link, orders
-from perflib.experiments.layout.trials import Start, start
 from perflib.framework.jobs import job_template
+from perflib.framework.starts import Start, start
 from perflib.instruments.counters.groups import Requested
 from perflib.instruments.counters.sets import asked_for
 from perflib.instruments.joblog.jobrun import job_argv
+from perflib.instruments.perf.event_profile import Sampling
 from perflib.instruments.simulators.run import find_program
 from perflib.kernels import build as build_kernel
-
-if TYPE_CHECKING:
-    from perflib.experiments.layout import LayoutParams
-
-__all__ = ["Programs", "argv_of", "builds_of", "counters_of"]
+from perflib.measure.schedule import Columns
 
 _ALIASING = "alias_environment"
+_ON_EVERY_ROW = ("build", "layout", "cpu_s", "wall_s", "ok")
 
 
 def builds_of(params: LayoutParams) -> list[str]:
@@ -60,6 +59,13 @@ def counters_of(params: LayoutParams) -> dict[str, list[Requested]]:
     return asked_for((name for name in params.counters if name != "none"), also=["none"])
 
 
+def sampling_of(params: LayoutParams) -> Sampling | None:
+    """How perf samples each start; None: it does not."""
+    if not params.functions:
+        return None
+    return Sampling(frequency_hz=params.frequency_hz, call_graph=params.call_graph)
+
+
 class Programs:
     """The builds, ready to be started in layouts.
 
@@ -87,6 +93,8 @@ class Programs:
                 link(params.relink, every[number], path)
                 self._linked[number] = str(path)
         self._obtained: list[dict[str, Any]] = []
+        self._sampling = sampling_of(params)
+        self.remarks: dict[str, None] = {}
 
     def start(
         self,
@@ -107,12 +115,23 @@ class Programs:
             timeout_s=self._params.job_timeout_s,
             read_all=read_all,
             counted=self._sets[(round_ or 0) % len(self._sets)] if counts else (),
+            sampling=self._sampling,
         )
+        self.remarks.update(dict.fromkeys(made.remarks))
         if made.obtained and len(self._obtained) < 100:
             self._obtained.append(
                 {"requested": asdict(wanted), "obtained": made.obtained, "violated": made.violated}
             )
         return made
+
+    def named(self, build: str) -> str:
+        """A build in words: with its file, where there are two."""
+        program = self._argv[build][0]
+        return f"build {build} ({program})" if len(self._argv) > 1 else program
+
+    def files(self) -> dict[str, str]:
+        """The file of each build's program."""
+        return {build: str(Path(argv[0]).resolve()) for build, argv in self._argv.items()}
 
     def command(self, build: str, layout: Layout) -> list[str]:
         """The command line of a build in a layout."""
@@ -153,6 +172,22 @@ class Programs:
             "start_ns": made.begin_ns,
             "ok": right,
         }
+
+    def rows(self, build: str, layout: Layout, made: Start, number: int) -> Columns:
+        """A start as rows of the samples: one, or one for each function, line and stack.
+
+        Of several the first alone has what is known of the start and what no row must have.
+        """
+        row = self.row(build, layout, made) | {"layout": number}
+        columns = {name: [value] for name, value in row.items()}
+        if made.functions is None or made.functions.empty:
+            return columns
+        more = len(made.functions) - 1
+        every = {
+            name: one + (one if name in _ON_EVERY_ROW else [None]) * more
+            for name, one in columns.items()
+        }
+        return every | {str(name): one.tolist() for name, one in made.functions.items()}
 
     def provenance(self) -> dict[str, Any]:
         """The programs, and what was requested and obtained where it was read back."""

@@ -1,6 +1,6 @@
 """A program linked again from the same objects, in random orders: Mytkowicz's second factor.
 
-The order decides where functions and static data lie, and nothing that the program computes.
+The order decides where functions and static data are placed, and nothing that the program computes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from pathlib import Path
 
 from perflib.model.errors import MeasurementError, UserError
 
-__all__ = ["check_link_line", "link", "orders", "words"]
-
 _OBJECT = re.compile(r"[^\s'\"=,]+\.o(?![\w.])")
 _OUTPUT = "{output}"
 _AFTER_O = re.compile(r"(?<=\s-o)\s+(?:'[^']*'|\"[^\"]*\"|\S+)")
-_LONGEST_S = 600.0
+_MAX_LINK_S = 600.0
 _TRIES = 50
 
 
@@ -89,13 +87,13 @@ def link(line: str, order: tuple[str, ...], output: Path) -> None:
     Raises
     ------
     MeasurementError
-        The line fails, or makes no program where it was told to.
+        The line fails, or makes no program where it should.
     """
     argv = words(line, order, str(output))
     said = f"relink: {shlex.join(argv)!r}"
     try:
         done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_LONGEST_S, check=False
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_MAX_LINK_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         msg = f"{said} cannot be run: {error}"

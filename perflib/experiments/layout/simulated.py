@@ -16,21 +16,16 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from perflib.experiments.layout.factors import CARRIED, COUNTED, conditions
-from perflib.experiments.layout.trials import start
+from perflib.experiments.layout import LayoutParams
+from perflib.experiments.layout.factors import CARRIED, COUNTED, Layout, conditions
+from perflib.experiments.layout.programs import Programs
+from perflib.framework.starts import start
 from perflib.instruments.simulators.models import HASWELL_ITLB, HASWELL_STORES, itlb_of_this_machine
 from perflib.instruments.simulators.qemu import qemu_counts
 from perflib.kernels import build as build_kernel
 from perflib.model.errors import MeasurementError, PerflibError, UserError
-
-if TYPE_CHECKING:
-    from perflib.experiments.layout import LayoutParams
-    from perflib.experiments.layout.factors import Layout
-    from perflib.experiments.layout.programs import Programs
-
-__all__ = ["simulated_counts"]
 
 _ALIASING = "alias_environment"
 _ITERATIONS = 100_000  # of the aliasing loop: it is emulated some 20 times as slowly
@@ -63,7 +58,7 @@ def simulated_counts(
     Returns
     -------
     ``model`` and ``tool`` in words, and ``rows``: ``build``, what of ``CARRIED`` was varied,
-    ``shift_bytes`` (by which the emulator's stack lies higher, and its environment is larger for
+    ``shift_bytes`` (by which the emulator's stack is higher, and its environment is larger for
     that), ``instructions``, and each of ``COUNTED`` in 1000 of them.
 
     Raises
@@ -84,7 +79,7 @@ def simulated_counts(
             return None
         argv = programs.command(build, layout)
         shift = shifts.of(argv, base_bytes + layout.get("environment", 0))
-        if params.job == "aliasing":  # as many letters: they lie on the stack
+        if params.job == "aliasing":  # as many letters: they are on the stack
             argv[1] = str(min(params.iterations, _ITERATIONS)).zfill(len(argv[1]))
         try:
             environment = _environment(params, layout, base_bytes + shift)
@@ -147,11 +142,11 @@ def _environment(params: LayoutParams, layout: Layout, base_bytes: int) -> dict[
 
 
 class _Shifts:
-    """By how many bytes, modulo 4096, the emulator's stack lies higher.
+    """By how many bytes, modulo 4096, the emulator's stack is higher.
 
-    It arranges a stack as the kernel does but for a constant, which our own program tells. Both
+    It arranges a stack as the kernel does but for a constant, which our own program reports. Both
     round addresses to 16 bytes, at other places: so the constant is one of each residue of what
-    lies on the stack in all.
+    is on the stack in all.
     """
 
     def __init__(self, params: LayoutParams, folder: Path, base_bytes: int) -> None:

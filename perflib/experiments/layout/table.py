@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from perflib.experiments.layout import Layout
 from perflib.experiments.layout.factors import CARRIED, COUNTED, FACTORS, Factor
 from perflib.framework.samples import round_starts, usable
-from perflib.stats.interval import NO_INTERVAL, Interval, percent, percent_of
-from perflib.stats.intervals import t_interval, time_blocks
+from perflib.stats.interval import NO_INTERVAL, Interval, percent, percent_of, widest
+from perflib.stats.intervals import Floats, t_interval, time_batches
 from perflib.stats.layouts import (
-    block_levels,
+    batch_levels,
     largest_difference,
     layout_variance,
     permuted_p,
@@ -26,9 +26,6 @@ from perflib.stats.layouts import (
     within_rounds,
 )
 
-__all__ = ["Effect", "LayoutTable"]
-
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _MUCH = 0.05  # of the variance: what a factor with more does is taken out of the others
 _LAYOUTS_A_BLOCK = 6  # at least, on average: else levels are absent from most blocks
@@ -73,6 +70,8 @@ class LayoutTable:
         response: str = "cpu",
         simulated: Sequence[Mapping[str, Any]] = (),
     ) -> None:
+        if "symbol" in samples:  # a row for each of its functions: the first has all of the start
+            samples = samples.drop_duplicates(["round", "build", "layout"])
         rows = usable(samples).reset_index(drop=True)
         numbers = np.unique(rows["round"])
         self.rows = rows
@@ -81,7 +80,7 @@ class LayoutTable:
         self.rounds: Ints = np.searchsorted(numbers, rows["round"]).astype(np.int64)
         self.layouts: Ints = np.asarray(rows["layout"], dtype=np.int64)
         self.is_b: NDArray[np.bool_] = (rows["build"] == "B").to_numpy()
-        blocks = time_blocks(round_starts(rows, numbers), len(numbers))
+        blocks = time_batches(round_starts(rows, numbers), len(numbers))
         self.blocks: Ints = blocks[self.rounds]
         self.log_time: Floats = np.log(rows[f"{response}_s"].to_numpy(np.float64))
         both = bool(self.is_b.any() and not self.is_b.all())
@@ -90,8 +89,8 @@ class LayoutTable:
         self._group: Ints = np.unique(
             2 * self.rounds + self.is_b.astype(np.int64), return_inverse=True
         )[1].astype(np.int64)
-        self.beside: Floats = within_rounds(self.log_time, self._group)  # of its round
-        self.centred: Floats = self.beside - self._of_core()
+        self.against_round: Floats = within_rounds(self.log_time, self._group)  # of its round
+        self.centred: Floats = self.against_round - self._of_core()
 
     def _of_core(self) -> Floats:
         """What the core of each trial is slower by in the whole run.
@@ -101,7 +100,7 @@ class LayoutTable:
         """
         if "cpu" not in self.rows:
             return np.zeros(len(self.rows))
-        mean = pd.Series(self.beside).groupby(self.rows["cpu"]).transform("mean")
+        mean = pd.Series(self.against_round).groupby(self.rows["cpu"]).transform("mean")
         return mean.fillna(0.0).to_numpy(np.float64)
 
     # --- factors ---------------------------------------------------------------------------------
@@ -125,7 +124,7 @@ class LayoutTable:
         Starts of one layout agree in all that it does: each layout counts once.
         """
         _, first, place = np.unique(self.layouts, return_index=True, return_inverse=True)
-        mean = np.bincount(place, weights=self.beside) / np.bincount(place)
+        mean = np.bincount(place, weights=self.against_round) / np.bincount(place)
         codes = {factor.name: self.levels(factor)[0][first] for factor in self.factors}
         count = int(self.blocks.max()) + 1
         fewer = min(count, max(1, mean.size // _LAYOUTS_A_BLOCK))
@@ -154,7 +153,7 @@ class LayoutTable:
         known = mine >= 0
         if factor.name == "cpu":  # what disturbs a core for seconds must fit into a block
             blocks = blocks // _CORE_BLOCKS
-        return block_levels((mean - others)[known], mine[known], blocks[known])
+        return batch_levels((mean - others)[known], mine[known], blocks[known])
 
     @cached_property
     def effects(self) -> list[Effect]:
@@ -176,13 +175,13 @@ class LayoutTable:
         known = codes >= 0
         values, codes = mean[known], codes[known]
         count = np.bincount(codes, minlength=len(names))
-        means = np.bincount(codes, weights=values) / np.maximum(count, 1)
+        means = np.bincount(codes, weights=values, minlength=len(names)) / np.maximum(count, 1)
         whole = float(((values - values.mean()) ** 2).sum())
         between = float((count * (means - values.mean()) ** 2).sum())
-        freedom = len(names) - 1
-        if whole <= 0 or values.size <= len(names):
+        freedom = np.count_nonzero(count) - 1
+        if whole <= 0 or values.size <= freedom + 1:
             return 0.0
-        error = (whole - between) / (values.size - len(names))
+        error = (whole - between) / (values.size - freedom - 1)
         return max(0.0, (between - freedom * error) / (whole + error))
 
     # --- layout alone ----------------------------------------------------------------------------
@@ -260,12 +259,12 @@ class LayoutTable:
         return table.sort_values("correlation", key=abs, ascending=False, ignore_index=True)
 
     def _ranked(self, counts: pd.DataFrame, source: str) -> pd.DataFrame:
-        """Counts of some starts, by their rows' index, beside the times of the same starts."""
+        """Counts of some starts, by their rows' index, with the times of the same starts."""
         at = counts.index.to_numpy()
         group, layouts = self._group[at], self.layouts[at]
-        beside = counts - counts.groupby(group).transform("mean")
-        typical = beside.groupby(layouts).mean().to_numpy(np.float64)
-        times = pd.Series(self.beside[at]).groupby(layouts).mean().to_numpy(np.float64)
+        against_mean = counts - counts.groupby(group).transform("mean")
+        typical = against_mean.groupby(layouts).mean().to_numpy(np.float64)
+        times = pd.Series(self.against_round[at]).groupby(layouts).mean().to_numpy(np.float64)
         begun = pd.Series(self.rounds[at]).groupby(layouts).min().to_numpy()
         order = np.argsort(begun, kind="stable")
         correlation, p = shifted_correlations(typical.T[:, order], times[order])
@@ -330,4 +329,4 @@ class LayoutTable:
             widths = [self.alone.half_width]
             for factor in self.factors:
                 widths.append(percent(largest_difference(self.by_block(factor))[0]).half_width)
-        return max((width if math.isfinite(width) else math.inf for width in widths), default=0.0)
+        return widest(widths)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from perflib.experiments.machine.claims import STOLEN
 from perflib.framework.experiment import Experiment
-from perflib.framework.params import Params, budget, parameter, precision
-from perflib.framework.schema import Column
+from perflib.framework.params import Params, budget, limit, parameter, precision
+from perflib.framework.schema import Column, key
+from perflib.framework.steps import Drawing, Steps
 
 __all__ = ["MachineNoise", "NoiseParams", "experiment"]
 
@@ -21,12 +22,8 @@ class NoiseParams(Params):
     gap_us: float = parameter(
         1.0, "a step of the clock longer than this is a gap", "us", ge=0.1, le=1e6
     )
-    stolen_percent: float = parameter(
-        1.0,
-        "others interfere with a core if they take more of its time than this",
-        "percent",
-        gt=0,
-        le=100,
+    stolen_percent: float = limit(
+        1.0, "others interfere with a core if they take more of its time than this", le=100
     )
 
 
@@ -39,16 +36,16 @@ class MachineNoise(Experiment):
     notebook = "00_machine"
     Params = NoiseParams
     columns = (
-        Column("round", "integer", "", "number of the round", True, "key"),
+        key("round", "integer", "number of the round"),
         Column("position", "integer", "", "place of the trial in its round"),
-        Column("cpu", "integer", "", "the core that spun", True, "key"),
+        key("cpu", "integer", "the core that spun"),
         Column("start_ns", "integer", "ns", "when the trial began, on the run's clock"),
-        Column("duration_ns", "integer", "ns", "how long it spun", required=True),
+        Column("duration_ns", "integer", "ns", "how long it spun", required=True, least=1),
         Column("step_ns", "number", "ns", "an ordinary step of the loop"),
         Column(
             "stolen_ns", "number", "ns", "time in all gaps, one step each taken off", least=-(10**9)
         ),
-        Column("gap_low_ns", "integer", "ns", "lower edge of the bin of gap lengths", True, "key"),
+        key("gap_low_ns", "integer", "lower edge of the bin of gap lengths", "ns"),
         Column("gaps", "integer", "", "gaps of that length (gap_low_ns up to twice that)"),
         Column("gap_ns", "integer", "ns", "their summed length", True, "measured", least=0),
         Column("switched_gaps", "integer", "", "those in which the thread was switched out"),
@@ -64,6 +61,16 @@ class MachineNoise(Experiment):
         "stolen": "the share of each trial's time that others took",
     }
     plots = {"gaps": "gaps a second by length, on each core"}
+
+    def _steps(self) -> Steps[NoiseParams]:
+        from perflib.experiments.machine import analyse, measure
+
+        return Steps(measure, analyse, levels=analyse.levels)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.machine import figures
+
+        return figures
 
 
 experiment = MachineNoise()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -13,10 +14,8 @@ from perflib.machine.activity.noise import likely_cause
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.stats.decide import Reason
-from perflib.stats.interval import Interval
+from perflib.stats.interval import Interval, widest
 from perflib.stats.intervals import t_interval
-
-__all__ = ["findings", "levels", "stolen_by_trial", "tables", "widest"]
 
 
 def findings(run: Run) -> list[Finding]:
@@ -26,7 +25,7 @@ def findings(run: Run) -> list[Finding]:
         share = t_interval(trials["stolen_percent"].to_numpy())
         found.append(
             STOLEN.decided(
-                Interval(share.effect, max(0.0, share.low), min(100.0, share.high)),
+                Interval(*np.clip(share, 0.0, 100.0).tolist()),
                 run.params["stolen_percent"],
                 about={"cpu": cpu},
                 evidence={"trials": len(trials)},
@@ -46,7 +45,7 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
 
 
 def _gaps(run: Run) -> pd.DataFrame:
-    """Gaps a second by core and length; the core's place and its share of stolen time beside."""
+    """Gaps a second by core and length; the core's place and its share of stolen time with them."""
     places = run.provenance.get("machine", {}).get("cpus", [])
     where = {place["cpu"]: place["where"] for place in places}
     parts = []
@@ -110,18 +109,18 @@ def stolen_by_trial(samples: pd.DataFrame) -> pd.DataFrame:
     return trials.assign(stolen_percent=share)
 
 
-def widest(samples: pd.DataFrame) -> float:
+def half_width(samples: pd.DataFrame) -> float:
     """The widest half-width of any core's share, in percentage points."""
     widths = [
         t_interval(trials["stolen_percent"].to_numpy()).half_width
         for _, trials in stolen_by_trial(samples).groupby("cpu")
     ]
-    return max((width if np.isfinite(width) else np.inf) for width in widths)
+    return widest(widths, default=math.inf)
 
 
 def _main_cause(rows: pd.DataFrame) -> Reason:
     """Which gaps take most of the time that is missing."""
-    if not {"gaps", "switched_gaps"} <= set(rows) or rows["gaps"].sum() == 0:
+    if not {"gaps", "switched_gaps"} <= set(rows) or not rows[["gaps", "gap_ns"]].sum().all():
         return Reason("no_gap")
     by_bin = rows.groupby("gap_low_ns")[["gaps", "gap_ns", "switched_gaps"]].sum().reset_index()
     worst = by_bin.sort_values("gap_ns").iloc[-1]

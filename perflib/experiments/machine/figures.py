@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -11,12 +10,8 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from perflib.experiments.machine.analyse import tables
-from perflib.framework.plots import core_style, log_ticks, slowest
-
-if TYPE_CHECKING:
-    from perflib.model.run import Run
-
-__all__ = ["plots"]
+from perflib.framework.plots import core_style, instead, log_ticks, panel, slowest
+from perflib.model.run import Run
 
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
@@ -26,11 +21,10 @@ def plots(run: Run) -> dict[str, Callable[[], Figure]]:
 
 def _gaps(gaps: pd.DataFrame) -> Figure:
     """Gaps per second by length; the cores of which most time is stolen in colour."""
-    figure = Figure(figsize=(8, 4.8))
-    axes = figure.subplots()
+    figure, axes = panel(8, 4.8)
     axes.set_title("Gaps in the clock of a spinning core")
     if gaps.empty:
-        axes.text(0.5, 0.5, "no gap was seen", transform=axes.transAxes, ha="center")
+        instead(axes, "no gap was seen")
         return figure
     shortest, longest = gaps["gap_low_us"].min(), gaps["gap_low_us"].max()
     edges = shortest * 2.0 ** np.arange(round(np.log2(longest / shortest)) + 2)

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from perflib.experiments.machine.analyse import widest
+from perflib.experiments.machine import NoiseParams
+from perflib.experiments.machine.analyse import half_width
+from perflib.framework.experiment import Session
 from perflib.kernels import build, record
 from perflib.machine.activity.noise import gap_histogram, step_ns, stolen_share
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Out, Worker
 from perflib.measure.schedule import Columns, frame_of
 from perflib.measure.workers import Workers
-
-if TYPE_CHECKING:
-    from perflib.experiments.machine import NoiseParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["look", "plan", "take"]
 
 _CAPACITY = 200_000
 
@@ -39,7 +35,7 @@ def take(params: NoiseParams, session: Session) -> str:
         def trial(_round: int, core: int) -> Columns:
             return _spin(workers[core], cores[core], params.spin_ms, params.gap_us)
 
-        return session.rounds(params, len(cores), trial, widest, least_s=5.0)
+        return session.rounds(params, len(cores), trial, half_width, least_s=5.0)
 
 
 def look(cores: Sequence[int], spin_ms: float = 200.0, gap_us: float = 1.0) -> pd.DataFrame:

@@ -7,29 +7,23 @@ that is one cycle.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from pydantic import model_validator
 
-from perflib.experiments.memory_levels.claims import (
-    CACHE,
-    CACHE_SHARED,
-    CAPACITY,
-    MEMORY,
-    PAGES,
-    PREFETCHER,
-    SLOWER_FIRST_LEVEL,
-    SLOWER_MEMORY,
-    TLB_MISSES,
-    UNCLAIMED,
-    UNCLAIMED_NEXT,
-)
+from perflib.experiments.memory_levels.claims import CLAIMS
 from perflib.framework.brackets import CHASE_COLUMNS
 from perflib.framework.experiment import Experiment
-from perflib.framework.page_claims import HUGE_PAGES
-from perflib.framework.params import Cores, Params, Words, budget, known_names, parameter
-from perflib.framework.schema import Column
+from perflib.framework.params import (
+    Cores,
+    Params,
+    Words,
+    budget,
+    known_names,
+    limit,
+    parameter,
+    precision,
+)
+from perflib.framework.schema import Column, key, ok
+from perflib.framework.steps import Drawing, Steps
 
 __all__ = ["ORDERS", "MemoryLevels", "MemoryLevelsParams", "experiment"]
 
@@ -39,7 +33,7 @@ ORDERS = ("window", "random", "page", "lmbench", "sequential")
 
 
 class MemoryLevelsParams(Params):
-    """Which arrays, in which order their lines are loaded, and on which pages they lie."""
+    """Which arrays, in which order their lines are loaded, and on which pages they are."""
 
     cores: Cores = parameter(
         "first",
@@ -48,13 +42,11 @@ class MemoryLevelsParams(Params):
         "0-3,8",
     )
     budget_s: float = budget(60.0)
-    precision_percent: float = parameter(
+    precision_percent: float = precision(
         1.0,
-        "measure until the half-width of a latency's interval, as usual among the sizes, and of "
+        "the half-width of a latency's interval, as usual among the sizes, and of "
         "each core's difference in memory is below this",
         "percent",
-        gt=0,
-        le=100,
     )
     orders: Words = parameter(
         ["window", "random", "sequential"],
@@ -64,8 +56,8 @@ class MemoryLevelsParams(Params):
     )
     backings: Words = parameter(
         ["4k", "huge"],
-        "the pages that arrays lie on: 4k, thp, collapse, hugetlb, hugetlb_1g (of 1 GiB), or "
-        "'huge', the first available of thp and collapse; the run says which are not, and goes on",
+        "the pages that arrays are on: 4k, thp, collapse, hugetlb, hugetlb_1g (of 1 GiB), or "
+        "'huge', the first available of thp and collapse; the run says which are not",
     )
     smallest_kib: int = parameter(2, "the smallest array", "KiB", ge=1, le=1 << 20)
     largest_mib: int | None = parameter(
@@ -94,10 +86,9 @@ class MemoryLevelsParams(Params):
         ge=1,
         le=25,
     )
-    threshold_percent: float = parameter(
-        5.0, "a core, an order or a size of pages counts as slower from this on", "percent",
-        gt=0, le=1000,
-    )  # fmt: skip
+    threshold_percent: float = limit(
+        5.0, "a core, an order or a size of pages counts as slower from this on"
+    )
 
     @model_validator(mode="after")
     def _orders_exist(self) -> MemoryLevelsParams:
@@ -114,7 +105,7 @@ class MemoryLevels(Experiment):
     notebook = "06_memory_levels"
     Params = MemoryLevelsParams
     live_rounds = 1
-    x86_only = True
+    placed_by_line = True
     presets = {
         "quick": {"budget_s": 28.0},
         "full": {
@@ -126,20 +117,11 @@ class MemoryLevels(Experiment):
         },
     }
     columns = (
-        Column(
-            "round",
-            "integer",
-            "",
-            "number of the round; configurations are compared within",
-            True,
-            "key",
-        ),
-        Column(
-            "cpu", "integer", "", "the core that loads, and touched the pages first", True, "key"
-        ),
-        Column("order", "text", "", "the order of the lines: window, random ...", True, "key"),
-        Column("backing", "text", "", "the pages that were requested: 4k, thp ...", True, "key"),
-        Column("array_bytes", "integer", "B", "size of the array", True, "key", least=1),
+        key("round", "integer", "number of the round; configurations are compared within"),
+        key("cpu", "integer", "the core that loads, and touched the pages first"),
+        key("order", "text", "the order of the lines: window, random ..."),
+        key("backing", "text", "the pages that were requested: 4k, thp ..."),
+        key("array_bytes", "integer", "size of the array", "B", least=1),
         Column(
             "latency_ns",
             "number",
@@ -156,27 +138,9 @@ class MemoryLevels(Experiment):
         Column("time_ns", "number", "ns", "wall time of all loads"),
         Column("latency_cycles", "number", "", "the same in cycles of the core, not of its TSC"),
         *CHASE_COLUMNS,
-        Column(
-            "ok",
-            "boolean",
-            "",
-            "false: its pages, node or core were not what they should be; it is not used",
-        ),
+        ok("its pages, node or core were not what they should be"),
     )
-    claims = (
-        CACHE,
-        CACHE_SHARED,
-        CAPACITY,
-        UNCLAIMED,
-        UNCLAIMED_NEXT,
-        MEMORY,
-        PREFETCHER,
-        TLB_MISSES,
-        HUGE_PAGES,
-        PAGES,
-        SLOWER_MEMORY,
-        SLOWER_FIRST_LEVEL,
-    )
+    claims = CLAIMS
     tables = {
         "levels": "each level that is claimed or found: its size, and what a load from it takes",
         "latency": "latency against the size of the array, in each order and on each backing",
@@ -193,11 +157,15 @@ class MemoryLevels(Experiment):
     published_table = "microbench_latency"
     renamed = {"turn_ms": "trial_ms"}
 
-    def system_settings(self, params: Any, plan: Mapping[str, Any]) -> Mapping[str, str]:
-        """Those that were requested, and the huge pages of a backing that reserves them."""
-        from perflib.measure.pages.backings import with_pool
+    def _steps(self) -> Steps[MemoryLevelsParams]:
+        from perflib.experiments.memory_levels import analyse, measure
 
-        return with_pool(params.settings, plan["backings"], plan["hugetlb_pages"])
+        return Steps(measure, analyse, pilot=measure.pilot)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.memory_levels import figures
+
+        return figures
 
 
 experiment = MemoryLevels()

@@ -9,23 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perflib.experiments.memory_levels import claims
 from perflib.experiments.memory_levels import tables as frames
-from perflib.experiments.memory_levels.claims import (
-    CACHE,
-    CACHE_SHARED,
-    CAPACITY,
-    MEMORY,
-    PAGES,
-    PREFETCHER,
-    SLOWER_FIRST_LEVEL,
-    SLOWER_MEMORY,
-    TLB_MISSES,
-    UNCLAIMED,
-    UNCLAIMED_NEXT,
-)
 from perflib.experiments.memory_levels.table import MemoryTable, State, Statistic, tlb_reaches
 from perflib.framework.page_control import PageControl
-from perflib.measure.pages.text_backings import SMALL_PAGES, page_words
+from perflib.measure.pages.kinds import SMALL_PAGES, page_words
 from perflib.model.claim import Claim
 from perflib.model.finding import Finding
 from perflib.model.run import Run
@@ -34,29 +22,27 @@ from perflib.stats.capacity import capacity, shrinkage
 from perflib.stats.decide import Decision, Reason, decide
 from perflib.stats.interval import NO_INTERVAL, Interval
 from perflib.stats.intervals import robust_mean
-from perflib.stats.plateaus import Level, Match
-
-__all__ = ["findings", "tables"]
+from perflib.stats.plateaus import Match, Plateau
 
 _KIB = 1024
-_NEAR = 0.5  # of a factor of two: a level ends at a claim within the square root of two
-_HIDDEN = 50.0  # percent of the latency that a prefetcher must hide to be called one
-_LARGER = 1.42  # times a cache's size: so far a level that it holds may seem to reach
-_SMALLER = 10.0  # percent, about what sizes so far apart tell
-_LEAST_STEP = 25.0  # percent: curves that are known less well than this show no levels
+_MAX_LOG2_APART = 0.5  # of a factor of two: a level ends at a claim within the square root of two
+_MIN_HIDDEN_PERCENT = 50.0  # percent of the latency that a prefetcher must hide to be called one
+_MAX_SIZE_FACTOR = 1.42  # times a cache's size: so far a level that it holds may seem to reach
+_MIN_SMALLER_PERCENT = 10.0  # percent, about what sizes so far apart tell
+_MAX_HALF_WIDTH_PERCENT = 25.0  # percent: curves that are known less well than this show no levels
 
 
 def findings(run: Run) -> list[Finding]:
     """The caches, memory, prefetching, TLBs, huge pages; each core of several.
 
-    From samples that had the core alone, where probes tell; see ``MemoryTable``.
+    From samples that had the core alone, where probes classify them; see ``MemoryTable``.
     """
     table = MemoryTable.of(run).alone
     threshold = run.params["threshold_percent"]
     control = PageControl.of(run)
     some = [
-        *(_cache(CACHE, table, claim) for claim in table.matches.claims),
-        *_beside_sibling(table),
+        *(_cache(claims.CACHE, table, claim) for claim in table.matches.claims),
+        *_with_busy_sibling(table),
         *_unclaimed(table),
         _memory(table),
         _prefetcher(table),
@@ -95,15 +81,15 @@ def _unfit(table: MemoryTable, size_bytes: float) -> Reason | None:
     """
     if table.primary[0] == "sequential":
         return Reason("ascending_only")
-    width, own = table.curve_half_width, _LARGER * table.own_bytes
+    width, own = table.curve_half_width, _MAX_SIZE_FACTOR * table.own_bytes
     if table.probed:
         width = table.half_width_at(*((0.0, own) if size_bytes <= own else (own, math.inf)))
     if not math.isfinite(width):
         return Reason("no_interval")
-    return Reason("too_wide", {"width": width}) if width > _LEAST_STEP else None
+    return Reason("too_wide", {"width": width}) if width > _MAX_HALF_WIDTH_PERCENT else None
 
 
-def _evidence(table: MemoryTable, level: Level | None) -> dict[str, Any]:
+def _evidence(table: MemoryTable, level: Plateau | None) -> dict[str, Any]:
     """What a load from the level takes, and where that was measured."""
     order, backing = table.primary
     known: dict[str, Any] = {"order": order, "backing": backing, "cores": table.alike}
@@ -124,7 +110,7 @@ def _evidence(table: MemoryTable, level: Level | None) -> dict[str, Any]:
 def _read_off(table: MemoryTable, state: State) -> tuple[Reason, ...]:
     """Which samples a finding was read off; nothing where there are no probes."""
     if table.state == "all":
-        return (Reason("untold"),) if table.probed else ()
+        return (Reason("unclassified"),) if table.probed else ()
     return (Reason(f"from_{state}", {"percent": table.samples_percent}),)
 
 
@@ -132,7 +118,7 @@ def _with(decision: Decision, *more: Reason) -> Decision:
     return Decision(decision.verdict, (*decision.reasons, *more))
 
 
-def _end(table: MemoryTable, level: Level | None) -> Interval | None:
+def _end(table: MemoryTable, level: Plateau | None) -> Interval | None:
     """Where a level ends, in bytes: between the last size that it holds and the first slower.
 
     From few rounds, which the probes of a busy machine allow, a level may seem to reach up a slope:
@@ -156,8 +142,8 @@ def _cache(made: Claim, table: MemoryTable, claim: Match) -> Finding:
     """Does a level of memory end where a cache for data claims to?
 
     ``supported``: all of the interval, from the last size that the level holds to the first that
-    is slower, lies within a factor of the square root of two of the claim. ``refuted``: none of it
-    does, or one level goes on through the claimed size.
+    is slower, is within a factor of the square root of two of the claim. ``refuted``: none of it
+    does, or one level continues through the claimed size.
     """
     level = None if claim.level is None else table.levels[claim.level]
     end, unfit = _end(table, level), _unfit(table, claim.claimed_bytes)
@@ -178,7 +164,7 @@ def _cache(made: Claim, table: MemoryTable, claim: Match) -> Finding:
     )
 
 
-def _beside_sibling(table: MemoryTable) -> list[Finding]:
+def _with_busy_sibling(table: MemoryTable) -> list[Finding]:
     """The core's own caches while its sibling works; nothing where that was not seen well enough.
 
     Each again: does a level end where it claims to? And how much smaller is it than alone?
@@ -190,13 +176,13 @@ def _beside_sibling(table: MemoryTable) -> list[Finding]:
     names = {claim.name for claim in own}
     ends = [claim for claim in shared.matches.claims if claim.name in names]
     smaller = [_capacity(table, shared, claim) for claim in own]
-    return [_cache(CACHE_SHARED, shared, claim) for claim in ends] + [
+    return [_cache(claims.CACHE_SHARED, shared, claim) for claim in ends] + [
         finding for finding in smaller if finding is not None
     ]
 
 
 def _capacity(table: MemoryTable, shared: MemoryTable, claim: Match) -> Finding | None:
-    """How much smaller a cache is beside a busy sibling; ``None``: a curve does not show its end.
+    """How much smaller a cache is next to a busy sibling; ``None``: a curve does not show its end.
 
     In cycles where they are known: a clock that is lower with two threads makes no cache smaller.
     """
@@ -205,17 +191,17 @@ def _capacity(table: MemoryTable, shared: MemoryTable, claim: Match) -> Finding 
     level = table.levels[claim.level]
     cycles = [part.level_curve("latency_cycles") for part in (table, shared)]
     known = all(np.isfinite(curve).any() for curve in cycles)
-    alone, beside = (
+    alone, while_shared = (
         cycles if known else [part.level_curve("latency_ns") for part in (table, shared)]
     )
     found, alone_bytes, shared_bytes = shrinkage(
-        table.sizes, alone, beside, level.first_bytes, level.last_bytes
+        table.sizes, alone, while_shared, level.first_bytes, level.last_bytes
     )
     if not (math.isfinite(alone_bytes) and math.isfinite(shared_bytes)):
         return None
-    return CAPACITY.decided(
+    return claims.CAPACITY.decided(
         found,
-        _SMALLER,
+        _MIN_SMALLER_PERCENT,
         about={"cache": claim.name},
         facts={"alone_bytes": alone_bytes, "shared_bytes": shared_bytes},
         evidence={
@@ -228,7 +214,7 @@ def _capacity(table: MemoryTable, shared: MemoryTable, claim: Match) -> Finding 
 
 def _at_claim(end: Interval, claimed: float) -> Decision:
     factor = Interval(*(math.log2(value / claimed) for value in end))
-    verdict = decide(factor, _NEAR, "within").verdict
+    verdict = decide(factor, _MAX_LOG2_APART, "within").verdict
     if verdict == "refuted":
         code = "ends_earlier" if factor.effect < 0 else "ends_later"
     else:
@@ -241,8 +227,8 @@ def _ends(code: str, end: Interval) -> Reason:
 
 
 def _unseen(table: MemoryTable, claim: Match) -> Decision:
-    """Why no end of a level stands beside a claim."""
-    low, high = claim.claimed_bytes * 2**-_NEAR, claim.claimed_bytes * 2**_NEAR
+    """Why no level ends near a claim."""
+    low, high = claim.claimed_bytes * 2**-_MAX_LOG2_APART, claim.claimed_bytes * 2**_MAX_LOG2_APART
     smallest, largest = table.sizes[0], table.sizes[-1]
     if largest <= high:
         return Decision("inconclusive", (Reason("too_small", {"array_bytes": largest}),))
@@ -254,7 +240,7 @@ def _unseen(table: MemoryTable, claim: Match) -> Decision:
     return Decision("inconclusive", (Reason("no_level"),))
 
 
-def _from_to(code: str, level: Level) -> Reason:
+def _from_to(code: str, level: Plateau) -> Reason:
     return Reason(code, {"first_bytes": level.first_bytes, "last_bytes": level.last_bytes})
 
 
@@ -283,7 +269,7 @@ def _unclaimed(table: MemoryTable) -> list[Finding]:
         else:
             decision = Decision("inconclusive", (*reasons, Reason("overlap")))
         decision = _with(decision, *_read_off(table, table.state))
-        claim = UNCLAIMED_NEXT if found else UNCLAIMED
+        claim = claims.UNCLAIMED_NEXT if found else claims.UNCLAIMED
         found.append(
             claim.found(
                 decision,
@@ -304,11 +290,11 @@ def _memory(table: MemoryTable) -> Finding:
     found = NO_INTERVAL if level is None else sampled.latency(level)
     unfit = _unfit(table, float(table.sizes[-1]))
     if table.probed and unfit is not None and unfit.code in ("too_wide", "no_interval"):
-        # Its sizes are visited seldom, but all of them are one level: its own array counts.
-        known = 100 * found.half_width < _LEAST_STEP * found.effect
+        # Its sizes are visited rarely, but all of them are one level: its own array counts.
+        known = 100 * found.half_width < _MAX_HALF_WIDTH_PERCENT * found.effect
         unfit = None if known else unfit
     decision = _beyond_caches(table, level, first=number == 0, unfit=unfit)
-    return MEMORY.found(
+    return claims.MEMORY.found(
         _with(decision, *_read_off(table, sampled.state)),
         found,
         evidence=_evidence(table, level),
@@ -316,7 +302,7 @@ def _memory(table: MemoryTable) -> Finding:
 
 
 def _beyond_caches(
-    table: MemoryTable, level: Level | None, *, first: bool, unfit: Reason | None
+    table: MemoryTable, level: Plateau | None, *, first: bool, unfit: Reason | None
 ) -> Decision:
     caches = {"caches_bytes": table.caches_bytes}
     if level is None:
@@ -348,9 +334,9 @@ def _prefetcher(table: MemoryTable) -> Finding | None:
     places = table.beyond(table.caches_bytes)
     pair = ("sequential", backing), (other, backing)
     longer, state = table.steadier(lambda part: part.difference(*pair, places))
-    return PREFETCHER.decided(
+    return claims.PREFETCHER.decided(
         Interval(-longer.effect, -longer.high, -longer.low),
-        _HIDDEN,
+        _MIN_HIDDEN_PERCENT,
         facts={"array_bytes": table.sizes[places[0]], "order": other},
         evidence={"backing": backing, "order": other},
         remarks=_read_off(table, state),
@@ -380,7 +366,7 @@ def _tlb_misses(table: MemoryTable, threshold: float) -> Finding | None:
         for huge in table.huge
         if table.measured("random", huge) and table.measured("window", huge)
     }
-    return TLB_MISSES.decided(
+    return claims.TLB_MISSES.decided(
         longer,
         threshold,
         facts={"array_bytes": table.sizes[places[0]]},
@@ -401,7 +387,7 @@ def _pages(table: MemoryTable, threshold: float, control: PageControl) -> Findin
     )
     part = table.part(state)
     effects = {name: part.difference((order, SMALL_PAGES), (order, name), places) for name in huge}
-    return PAGES.decided(
+    return claims.PAGES.decided(
         first,
         threshold,
         facts={
@@ -429,8 +415,8 @@ def _cores(table: MemoryTable, threshold: float) -> list[Finding]:
     beyond = table.beyond(table.caches_bytes)
     within = table.within(min(table.claims.values(), default=float(table.sizes[0])))
     return [
-        *_slower(SLOWER_MEMORY, table, beyond, beyond[0], threshold),
-        *_slower(SLOWER_FIRST_LEVEL, table, within, within[-1], threshold),
+        *_slower(claims.SLOWER_MEMORY, table, beyond, beyond[0], threshold),
+        *_slower(claims.SLOWER_FIRST_LEVEL, table, within, within[-1], threshold),
     ]
 
 
@@ -442,7 +428,7 @@ def _slower(
     threshold: float,
 ) -> list[Finding]:
     """``nearest``: the place of the size that the claim names."""
-    statistic: Statistic = "median" if claim is SLOWER_MEMORY else table.least
+    statistic: Statistic = "median" if claim is claims.SLOWER_MEMORY else table.least
     where = {place["cpu"]: place["where"] for place in table.machine.get("cpus", ())}
     compared = table.core_difference(places, statistic=statistic)
     cycles = table.core_difference(places, "latency_cycles", statistic)

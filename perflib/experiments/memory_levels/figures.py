@@ -12,17 +12,28 @@ from matplotlib.figure import Figure
 
 from perflib.experiments.memory_levels.analyse import tables
 from perflib.experiments.memory_levels.table import tlb_reaches
-from perflib.framework.plots import ABOVE, MARKS, intervals, log_ticks, pages, size_marks, slowdowns
+from perflib.framework.plots import (
+    ABOVE,
+    MARKS,
+    intervals,
+    log_ticks,
+    pages,
+    panel,
+    panels_above,
+    size_marks,
+    slowdowns,
+    with_ends,
+)
 from perflib.model.run import Run
 from perflib.model.sentences import size
 
-__all__ = ["core_difference", "latency", "plots", "ratios"]
-
 _KIB = 1024
-_BROAD = 2.0  # levels that reach over less sizes than this factor are drawn without their numbers
+_MIN_NAMED_FACTOR = (
+    2.0  # levels that reach over less sizes than this factor are drawn without their numbers
+)
 _TLB_COLOUR, _LEVEL_COLOUR = "C4", "C3"
 _LINES = ("-", "--", ":", "-.")  # by kind of pages
-_SHARED = 5  # the colour of the curve beside a busy sibling
+_SHARED = 5  # the colour of the curve next to a busy sibling
 _COMPARED = {
     "pages": "4 KiB over\nhuge pages",
     "random": "random over\nwindow",
@@ -49,21 +60,19 @@ def plots(run: Run) -> dict[str, Callable[[], Figure]]:
 def latency(frame: pd.DataFrame, levels: pd.DataFrame) -> Figure:
     """Time of a load against the size of the array: each order and backing; levels found.
 
-    Where samples beside a busy sibling were seen, their curve stands beside that of the core alone.
+    Where samples next to a busy sibling were seen, their curve is next to that of the core alone.
     """
-    figure = Figure(figsize=(8.5, 5.4))
-    axes = figure.subplots()
+    figure, axes = panel(8.5, 5.4)
     backings = list(frame["backing"].unique())
     for i, (order, of_order) in enumerate(frame.groupby("order", sort=False)):
         for (backing, samples), curve in of_order.groupby(["backing", "samples"], sort=False):
-            columns = ("latency_ns", "low_ns", "high_ns")
             label = f"{order}, {pages(str(backing))}"
             if samples == "shared":
-                _curve(axes, curve, columns, f"{label}, sibling busy", _SHARED)
+                _curve(axes, curve, "latency_ns", f"{label}, sibling busy", _SHARED)
             else:
-                _curve(axes, curve, columns, label, i, style=backings.index(backing))
+                _curve(axes, curve, "latency_ns", label, i, style=backings.index(backing))
     alone = "; core alone unless said" if "alone" in set(frame["samples"]) else ""
-    _log_axis(axes, beside=3.5)
+    _log_axis(axes, 3.5)
     _levels(axes, levels)
     axes.set_title("Latency against the size of the array")
     axes.set_ylabel("latency of a dependent load (ns)")
@@ -83,7 +92,7 @@ def _levels(axes: Axes, levels: pd.DataFrame) -> None:
             ends, [ns, ns], color=_LEVEL_COLOUR, lw=5, alpha=0.35,
             solid_capstyle="butt", label="" if number else "levels found",
         )  # fmt: skip
-        if ends[1] < _BROAD * ends[0]:  # on the steep parts words would hide the curves
+        if ends[1] < _MIN_NAMED_FACTOR * ends[0]:  # on the steep parts words would hide the curves
             continue
         words = f"{ns:.3g} ns"
         if np.isfinite(level["latency_cycles"]):
@@ -98,8 +107,7 @@ def _levels(axes: Axes, levels: pd.DataFrame) -> None:
 def ratios(frame: pd.DataFrame, levels: pd.DataFrame, reaches: dict[str, int]) -> Figure:
     """One order or backing over another, within rounds, at each size."""
     compared = list(frame["compared"].unique())
-    figure = Figure(figsize=(8.5, 2.4 * len(compared) + 1.0))
-    panels = figure.subplots(len(compared), 1, sharex=True, squeeze=False)[:, 0]
+    figure, panels = panels_above(len(compared), 8.5, 2.4 * len(compared) + 1.0)
     of_pair = ["order", "backing", "over_order", "over_backing"]
     for axes, name in zip(panels, compared, strict=True):
         mine = frame[frame["compared"] == name]
@@ -108,10 +116,10 @@ def ratios(frame: pd.DataFrame, levels: pd.DataFrame, reaches: dict[str, int]) -
             label = f"{order} / {over_order}, {pages(backing)}"
             if order == over_order:
                 label = f"{order}, {pages(backing)} / {pages(over_backing)}"
-            _curve(axes, curve, ("ratio", "low_ratio", "high_ratio"), label, i)
+            _curve(axes, curve, "ratio", label, i)
         axes.axhline(1, color="0.3", lw=0.8)
         ascending = name == "sequential"
-        _log_axis(axes, beside=1.5)
+        _log_axis(axes, 1.5)
         axes.set_ylabel(f"{_COMPARED[name]}\n(ratio)")
         _size_axis(axes, frame)
         size_marks(axes, _claims(levels), low=ascending)
@@ -149,7 +157,7 @@ def _claims(levels: pd.DataFrame) -> dict[str, float]:
 def _curve(
     axes: Axes,
     curve: pd.DataFrame,
-    columns: tuple[str, str, str],
+    column: str,
     label: str,
     place: int,
     *,
@@ -157,17 +165,17 @@ def _curve(
 ) -> None:
     colour = f"C{place}"
     intervals(
-        axes, curve["array_bytes"] / _KIB, *(curve[name] for name in columns), label=label,
+        axes, curve["array_bytes"] / _KIB, *with_ends(curve, column), label=label,
         fmt=MARKS[place % len(MARKS)], capsize=2, lw=1.2, color=colour,
         ls=_LINES[style % len(_LINES)], mfc="white" if style else colour,
     )  # fmt: skip
 
 
-def _log_axis(axes: Axes, beside: float) -> None:
+def _log_axis(axes: Axes, factor: float) -> None:
     """As far as the points go and a factor more; wider intervals are cut off at its ends."""
     curves = [bar.lines[0] for bar in axes.containers if isinstance(bar, ErrorbarContainer)]
     every = np.concatenate([np.asarray(curve.get_ydata(), float) for curve in curves])
-    log_ticks(axes.yaxis, np.nanmin(every) / beside, np.nanmax(every) * beside)
+    log_ticks(axes.yaxis, np.nanmin(every) / factor, np.nanmax(every) * factor)
 
 
 def _size_axis(axes: Axes, frame: pd.DataFrame) -> None:

@@ -4,38 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from perflib.experiments.memory_levels import MemoryLevelsParams
 from perflib.experiments.memory_levels.table import MemoryTable, primary
-from perflib.experiments.memory_levels.trials import Configuration, Trials, Turn, calibrate
+from perflib.experiments.memory_levels.trials import ArrayConfiguration, Trials, Visits, calibrate
+from perflib.framework.experiment import Session
 from perflib.framework.page_control import timed_pairs
 from perflib.machine.hardware.caches import caches
 from perflib.machine.hardware.memory import free_bytes
 from perflib.machine.hardware.topology import topology
 from perflib.measure.arrays import LINE_BYTES, Arrays
 from perflib.measure.pages.backings import resolve
-from perflib.measure.pages.text_backings import DATA_BACKINGS, HUGE_PAGE_BYTES
+from perflib.measure.pages.kinds import DATA_BACKINGS, HUGE_PAGE_BYTES
 from perflib.model.errors import MeasurementError, UserError
-
-if TYPE_CHECKING:
-    from perflib.experiments.memory_levels import MemoryLevelsParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["half_width", "largest_bytes", "pilot", "plan", "sizes", "take", "warm_loads"]
 
 _KIB, _MIB = 1 << 10, 1 << 20
 _LAPS = 10  # of the warm-up, as Derumigny and Thomas have it
-_BEYOND = 4  # the largest array, in last-level caches
+_LARGEST_IN_CACHES = 4  # the largest array, in last-level caches
 _UNKNOWN_MIB = 256  # the same, where no cache is known
 _SHARE = 4  # by itself it takes at most this part of the free memory
-_OWN_BEYOND = 2  # times what the core's own caches hold: up to there a sibling is felt
+_OWN_CACHES_FACTOR = 2  # times what the core's own caches hold: up to there a sibling is felt
 _UNKNOWN_OWN = 1 << 20  # bytes: up to there where no cache is known
-_SELDOM = 3  # rounds from one visit to the next
-_BESIDE_END = 1.42  # times a cache's size: so far there are more sizes
-_BESIDE = 1.1  # the order of the visits is made beside the array: 4 bytes of 64, and a bit
+_LARGE_EVERY_ROUNDS = 3  # rounds from one visit to the next
+_DENSE_FACTOR = 1.42  # times a cache's size: so far there are more sizes
+_ORDER_FACTOR = 1.1  # the order of the visits is kept next to the array: 4 bytes of 64, and a bit
 
 
 # --- how large, how warm -------------------------------------------------------------------------
@@ -72,20 +68,20 @@ def largest_bytes(params: MemoryLevelsParams, cache_bytes: int) -> tuple[int, li
     free = free_bytes()
     if params.largest_mib is not None:
         wanted = params.largest_mib * _MIB
-        if free is not None and wanted * _BESIDE > free:
+        if free is not None and wanted * _ORDER_FACTOR > free:
             msg = (
                 f"largest_mib: an array of {params.largest_mib} MiB needs "
-                f"{wanted * _BESIDE / _MIB:.0f} MiB with the order of its lines, and "
-                f"{free / _MIB:.0f} MiB are free: give {free / _BESIDE / _MIB:.0f} at most"
+                f"{wanted * _ORDER_FACTOR / _MIB:.0f} MiB with the order of its lines, and "
+                f"{free / _MIB:.0f} MiB are free: give {free / _ORDER_FACTOR / _MIB:.0f} at most"
             )
             raise UserError(msg)
         return wanted, []
-    wanted = _BEYOND * cache_bytes if cache_bytes else _UNKNOWN_MIB * _MIB
+    wanted = _LARGEST_IN_CACHES * cache_bytes if cache_bytes else _UNKNOWN_MIB * _MIB
     if free is None or wanted <= free / _SHARE:
         return wanted, []
     note = (
         f"the largest array has {free / _SHARE / _MIB:.0f} MiB, a quarter of the free memory, and "
-        f"not {wanted / _MIB:.0f} MiB: memory may not be told from the last-level cache. "
+        f"not {wanted / _MIB:.0f} MiB: memory may look like the last-level cache. "
         "'largest_mib' sets another size"
     )
     return int(free / _SHARE), [note]
@@ -114,10 +110,10 @@ def sizes(smallest: int, largest: int, per_doubling: int) -> list[int]:
 
 
 def _near(ends: Sequence[int], smallest: int, largest: int, per_doubling: int) -> set[int]:
-    """Sizes halfway between others, beside those at which the core's own caches should end."""
+    """Sizes halfway between others, near those at which the core's own caches should end."""
     found: set[int] = set()
     for end in ends:
-        low, high = max(smallest, end // 2), min(largest, end * _BESIDE_END)
+        low, high = max(smallest, end // 2), min(largest, end * _DENSE_FACTOR)
         if low < high:
             found.update(sizes(low, int(high), 2 * per_doubling))
     return found
@@ -137,7 +133,7 @@ def warm_loads(array_bytes: int, loads: int, cache_bytes: int) -> int:
     return min(lines, _LAPS * loads)
 
 
-def _turn(size: int, own_bytes: int, cache_bytes: int, *, main: bool) -> Turn:
+def _visits(size: int, own_bytes: int, cache_bytes: int, *, main: bool) -> Visits:
     """In which rounds an array is visited.
 
     In the curve of the levels, what the core's own caches hold: in each round, until enough of it
@@ -146,9 +142,11 @@ def _turn(size: int, own_bytes: int, cache_bytes: int, *, main: bool) -> Turn:
     they are compared; and so do all beyond the caches.
     """
     if main and size <= own_bytes:
-        return Turn(1, 0, until_alone=True)
-    return Turn(
-        _SELDOM, size.bit_length() % _SELDOM if size <= cache_bytes else 0, until_alone=False
+        return Visits(1, 0, until_alone=True)
+    return Visits(
+        _LARGE_EVERY_ROUNDS,
+        size.bit_length() % _LARGE_EVERY_ROUNDS if size <= cache_bytes else 0,
+        until_alone=False,
     )
 
 
@@ -170,7 +168,7 @@ def plan(params: MemoryLevelsParams) -> dict[str, Any]:
         "sizes": found,
         "level_sizes": sorted(near.union(found)),
         "cache_bytes": cache_bytes,
-        "own_bytes": _OWN_BEYOND * max(own, default=0) or _UNKNOWN_OWN,
+        "own_bytes": _OWN_CACHES_FACTOR * max(own, default=0) or _UNKNOWN_OWN,
         "notes": notes,
         "hugetlb_pages": pages,
         **resolve(params.backings, tuple(DATA_BACKINGS), pages, params.settings),
@@ -200,9 +198,9 @@ def pilot(params: MemoryLevelsParams, plan: Mapping[str, Any]) -> dict[str, Any]
         loads = calibrate(arrays, cpu, backings[0], wanted, params.trial_ms)
         control = timed_pairs(backings, arrays.page_reach)
     configurations = [
-        Configuration(
+        ArrayConfiguration(
             cpu, order, backing, size, count, warm_loads(size, count, cache_bytes),
-            *_turn(size, plan["own_bytes"], cache_bytes, main=(order, backing) == main),
+            *_visits(size, plan["own_bytes"], cache_bytes, main=(order, backing) == main),
         )
         for cpu in plan["cores"]
         for (order, backing), own in curves.items()
@@ -220,9 +218,9 @@ def pilot(params: MemoryLevelsParams, plan: Mapping[str, Any]) -> dict[str, Any]
 def _failing(
     arrays: Arrays, backings: Sequence[str], order: str, largest: int, cpu: int
 ) -> dict[str, str]:
-    """The backings on which the largest array does not lie as requested, with the reason."""
+    """The backings on which the largest array is not placed as requested, with the reason."""
     answers = {
-        name: arrays.lay("array", order=order, bytes_=largest, backing=name, cpu=cpu)
+        name: arrays.place("array", order=order, bytes_=largest, backing=name, cpu=cpu)
         for name in backings
     }
     arrays.release("array")
@@ -232,7 +230,7 @@ def _failing(
 def take(params: MemoryLevelsParams, session: Session) -> str:
     """Every core, order, backing and size once a round."""
     plan = session.plan
-    configurations = [Configuration(*one) for one in plan["configurations"]]
+    configurations = [ArrayConfiguration(*one) for one in plan["configurations"]]
     machine = session.journal.header["machine"]
     with Arrays(params.conditions(None)) as arrays:
         trials = Trials(arrays, configurations, params, params.repeats)
@@ -251,7 +249,7 @@ def take(params: MemoryLevelsParams, session: Session) -> str:
 def half_width(
     samples: pd.DataFrame,
     machine: Mapping[str, Any],
-    configurations: Sequence[Configuration] = (),
+    configurations: Sequence[ArrayConfiguration] = (),
 ) -> float:
     """How precise the run is so far, in percent: see ``MemoryTable.half_width``.
 

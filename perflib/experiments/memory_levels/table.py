@@ -12,35 +12,24 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.experiments.memory_levels import ORDERS
-from perflib.framework.brackets import Told, tell
+from perflib.framework.brackets import CoreStates, classify
 from perflib.framework.samples import mean_of_known, round_starts, usable
 from perflib.framework.schema import check_cells
 from perflib.machine.cpulist import parse_cpus
 from perflib.machine.hardware.known_tlbs import tlbs_of
 from perflib.machine.hardware.tlbs import reach_bytes
-from perflib.measure.pages.text_backings import GIGANTIC_PAGES, SMALL_PAGES
+from perflib.measure.pages.kinds import GIGANTIC_PAGES, SMALL_PAGES
 from perflib.model.run import Run
 from perflib.stats.compare import CoreComparison, compare_cores
-from perflib.stats.interval import Interval, percent
-from perflib.stats.intervals import block_means, robust_mean, t_interval, time_blocks
-from perflib.stats.plateaus import Level, Matches, find_levels, match
+from perflib.stats.interval import Interval, columns, exp, percent
+from perflib.stats.intervals import Floats, batch_means, robust_mean, t_interval, time_batches
+from perflib.stats.plateaus import Matches, Plateau, find_levels, match
 
-__all__ = [
-    "MemoryTable",
-    "State",
-    "Statistic",
-    "data_caches",
-    "own_bytes",
-    "primary",
-    "tlb_reaches",
-]
-
-Floats = NDArray[np.float64]
 Statistic = Literal["median", "min"]
-# Of which samples: all, those that had the core alone, those beside a sibling that worked.
+# Of which samples: all, those that had the core alone, those next to a sibling that worked.
 State = Literal["all", "alone", "shared"]
 _KNOWN, _LONG = 1.25, 1.4  # a level's latency to within a factor; what it reaches over at least
-_LEAST_SHARED = 0.02  # of the samples are beside a busy sibling, or nothing is said of them
+_LEAST_SHARED = 0.02  # of the samples are next to a busy sibling, or nothing is said of them
 _CYCLES, _NS = "latency_cycles", "latency_ns"
 _BACKINGS = (SMALL_PAGES, "thp", "collapse", "hugetlb", GIGANTIC_PAGES)
 
@@ -125,7 +114,7 @@ class MemoryTable:
 
     A trial places one array and loads from it several times; the next round places it anew, on
     other pages. Rows whose ``ok`` is false are left out, and so are repeats in which the thread was
-    pushed aside, if the trial has others.
+    preempted, if the trial has others.
 
     **The minimum or the median of a trial's repeats?** Derumigny and Thomas argue: nothing makes
     loads from a cache faster than they are, but an interrupt makes them slower. So the minimum is
@@ -135,14 +124,14 @@ class MemoryTable:
     all sizes: a change of the statistic at the size that a cache claims could draw an end there.
 
     **Alone or not?** Where samples have probes (``perflib.framework.brackets``), ``alone`` is the
-    table of those that had their core alone, ``shared`` that of those beside a sibling that
+    table of those that had their core alone, ``shared`` that of those next to a sibling that
     worked. Whatever is the core's own, its first two levels and where they end, is read off the
     one or the other, and so is a core's difference from the others. What cores share is known from
     the samples alone or from all, whichever scatters less (``steadier``). A sibling makes caches
     smaller and slower, so the minimum would pick the repeat in which it worked least: of shared
     samples it is the median everywhere.
 
-    **Between trials** it is neither: where pages come to lie differs from one placement to the
+    **Between trials** it is neither: where pages are placed differs from one placement to the
     next, for better and for worse. Robust means over batches are taken, and Student's interval
     from their scatter (see ``perflib.stats.intervals``).
 
@@ -173,7 +162,7 @@ class MemoryTable:
         self.sizes = np.array(sorted(set(samples["array_bytes"])), dtype=np.float64)
         self.rounds = np.array(sorted(set(samples["round"])))
         self.start_s = round_starts(samples, self.rounds)
-        self.blocks = time_blocks(self.start_s, len(self.rounds))
+        self.blocks = time_batches(self.start_s, len(self.rounds))
         self.machine = machine or {}
         self.claims = data_caches(self.machine, self.cores[0])
         self.own_bytes = own_bytes(self.machine, self.cores[0])
@@ -182,7 +171,7 @@ class MemoryTable:
         if part is not None:
             samples = samples[part.rows]
         keys = ["order", "backing", "round", "cpu", "array_bytes"]
-        repeats = _not_pushed_aside(samples, keys).groupby(keys, as_index=False)
+        repeats = _not_preempted(samples, keys).groupby(keys, as_index=False)
         self._trials: dict[str, pd.DataFrame] = {
             "median": _trials(repeats.median(numeric_only=True), samples, keys),
             "min": _trials(repeats.min(numeric_only=True), samples, keys),
@@ -194,35 +183,41 @@ class MemoryTable:
         """That of a run."""
         return cls(run.samples, run.provenance.get("machine"))
 
-    # --- alone, or beside a sibling that works ---------------------------------------------------
+    # --- alone, or next to a sibling that works ---------------------------------------------------
 
     @cached_property
-    def _told(self) -> Told | None:
-        return tell(self._whole.samples)
+    def _core_states(self) -> CoreStates | None:
+        return classify(self._whole.samples)
 
     @cached_property
     def alone(self) -> MemoryTable:
-        """That of the samples that had the core alone; of all where no probes tell."""
-        told = self._told
-        if self.state == "alone" or told is None or not told.any_told:
+        """That of the samples that had the core alone; of all where no probes classify them."""
+        core_states = self._core_states
+        if self.state == "alone" or core_states is None or not core_states.any_calibrated:
             return self
-        return MemoryTable(self.samples, self.machine, _Part("alone", told.usable, self._whole))
+        return MemoryTable(
+            self.samples, self.machine, _Part("alone", core_states.usable, self._whole)
+        )
 
     @cached_property
     def shared(self) -> MemoryTable | None:
-        """That of the samples beside a sibling that worked; ``None`` where there are too few."""
-        told = self._told
-        if told is None or told.shared.mean() < _LEAST_SHARED:
+        """That of the samples next to a sibling that worked; ``None`` where there are too few."""
+        core_states = self._core_states
+        if core_states is None or core_states.shared.mean() < _LEAST_SHARED:
             return None
-        return MemoryTable(self.samples, self.machine, _Part("shared", told.shared, self._whole))
+        return MemoryTable(
+            self.samples, self.machine, _Part("shared", core_states.shared, self._whole)
+        )
 
     @property
     def samples_percent(self) -> float:
         """How many of all samples these are."""
-        told = self._told
-        if self.state == "all" or told is None:
+        core_states = self._core_states
+        if self.state == "all" or core_states is None:
             return 100.0
-        return 100 * float((told.usable if self.state == "alone" else told.shared).mean())
+        return 100 * float(
+            (core_states.usable if self.state == "alone" else core_states.shared).mean()
+        )
 
     @property
     def least(self) -> Statistic:
@@ -245,8 +240,8 @@ class MemoryTable:
 
     @property
     def probed(self) -> bool:
-        """Are there probes, whatever they tell?"""
-        return self._told is not None
+        """Are there probes, whatever they show?"""
+        return self._core_states is not None
 
     # --- what was measured -----------------------------------------------------------------------
 
@@ -300,7 +295,7 @@ class MemoryTable:
 
     def by_block(self, values: Floats) -> Floats:
         """``[block, size]`` of ``[round, size]``: robust means over the rounds of each block."""
-        return block_means(values, self.blocks)
+        return batch_means(values, self.blocks)
 
     def over_cores(self, values: Floats, cpus: Sequence[int] | None = None) -> Floats:
         """``[round, size]``: the mean over some cores, all unless they are named."""
@@ -314,12 +309,12 @@ class MemoryTable:
     ) -> pd.DataFrame:
         """The latency at each size with its interval, of one core or of those that are alike.
 
-        Columns: ``array_bytes``, ``column`` itself, ``low_ns`` and ``high_ns`` (or ``cycles``).
+        Columns: ``array_bytes``, and ``column`` with its ends.
         Minima of the repeats, at all sizes; of shared samples, medians.
         """
         chosen = self.alike if cpu is None else [cpu]
         log_latency = self.over_cores(self.values(order, backing, column, self.least), chosen)
-        return self._by_size(self.by_block(log_latency), _ends(column))
+        return self._by_size(self.by_block(log_latency), column)
 
     def ratio(self, above: tuple[str, str], below: tuple[str, str]) -> Floats:
         """``[block, size]``: log of one (order, backing) over another, within rounds and cores."""
@@ -327,7 +322,7 @@ class MemoryTable:
 
     def ratio_curve(self, above: tuple[str, str], below: tuple[str, str]) -> pd.DataFrame:
         """``ratio`` at each size as a factor: columns ``array_bytes``, ``ratio``, ends."""
-        return self._by_size(self.ratio(above, below), ["ratio", "low_ratio", "high_ratio"])
+        return self._by_size(self.ratio(above, below), "ratio")
 
     def difference(
         self, above: tuple[str, str], below: tuple[str, str], places: Sequence[int]
@@ -335,14 +330,12 @@ class MemoryTable:
         """How many percent longer the one takes, at some of the sizes (places in ``sizes``)."""
         return percent(t_interval(mean_of_known(self.ratio(above, below)[:, list(places)])))
 
-    def _by_size(self, blocks: Floats, names: list[str]) -> pd.DataFrame:
-        rows = [
-            tuple(math.exp(end) for end in t_interval(blocks[:, place]))
-            for place in range(blocks.shape[1])
-        ]
-        found = pd.DataFrame(rows, columns=names)
-        found.insert(0, "array_bytes", self.sizes)
-        return found.dropna(subset=names[:1]).reset_index(drop=True)
+    def _by_size(self, blocks: Floats, name: str) -> pd.DataFrame:
+        """Of log values ``[block, size]``, one row for each size that has a value."""
+        found = [exp(t_interval(column)) for column in blocks.T]
+        rows = pd.DataFrame([columns(name, one) for one in found])
+        rows.insert(0, "array_bytes", self.sizes)
+        return rows.dropna(subset=name).reset_index(drop=True)
 
     # --- levels ----------------------------------------------------------------------------------
 
@@ -359,13 +352,13 @@ class MemoryTable:
         return _CYCLES if _scatter(in_cycles) < _scatter(in_ns) else _NS
 
     @cached_property
-    def levels(self) -> tuple[Level, ...]:
+    def levels(self) -> tuple[Plateau, ...]:
         """The levels in the primary curve, by ascending size.
 
-        With probes a run may have few visits of an array, and sizes lie closer where caches should
+        With probes a run may have few visits of an array, and sizes are closer where caches should
         end. What looks like a level there and reaches over less than half a doubling, or is not
         known to within a quarter, is none: on a slope two sizes may be as fast by chance, and
-        beside a busy neighbour an array may answer from the last-level cache in one round and from
+        next to a busy neighbour an array may answer from the last-level cache in one round and from
         memory in the next.
         """
         found = find_levels(self.sizes, self.level_curve(self.unit))
@@ -388,15 +381,14 @@ class MemoryTable:
         """Which level ends where a cache claims to, and which is memory."""
         return match(self.levels, self.claims)
 
-    def latency(self, level: Level, column: str = _NS) -> Interval:
+    def latency(self, level: Plateau, column: str = _NS) -> Interval:
         """What a load takes in the array that represents a level, in ns or in core cycles."""
         statistic = self.least if level.array_bytes <= self.caches_bytes else "median"
         values = self.over_cores(self.values(*self.primary, column, statistic), self.alike)
         place = int(np.searchsorted(self.sizes, level.array_bytes))
-        found = t_interval(self.by_block(values[:, [place]])[:, 0])
-        return Interval(*(math.exp(end) for end in found))
+        return exp(t_interval(self.by_block(values[:, [place]])[:, 0]))
 
-    def sampled(self, level: Level) -> MemoryTable:
+    def sampled(self, level: Plateau) -> MemoryTable:
         """The table of samples that a level's latency is read off: see ``steadier``."""
         if level.array_bytes <= self.own_bytes:
             return self
@@ -449,7 +441,7 @@ class MemoryTable:
         """
         curve = self.curve(*self.primary)
         curve = curve[curve["array_bytes"].between(above, most, inclusive="right")]
-        widths = 50 * np.log((curve["high_ns"] / curve["low_ns"]).to_numpy(np.float64))
+        widths = 50 * np.log((curve[f"{_NS}_high"] / curve[f"{_NS}_low"]).to_numpy(np.float64))
         if self.probed:
             widths = np.where(np.isfinite(widths), widths, math.inf)
         width = float(np.median(widths)) if widths.size else math.inf
@@ -462,12 +454,6 @@ class MemoryTable:
             return self.curve_half_width
         difference = self.core_difference(self.beyond(self.caches_bytes))
         return max(self.curve_half_width, difference.half_width)
-
-
-def _ends(column: str) -> list[str]:
-    """A column's name and those of its interval's ends: ``latency_ns``, ``low_ns``, ``high_ns``."""
-    unit = column.rpartition("_")[2]
-    return [column, f"low_{unit}", f"high_{unit}"]
 
 
 def _scatter(values: Floats) -> float:
@@ -489,8 +475,8 @@ def _trials(trials: pd.DataFrame, samples: pd.DataFrame, keys: list[str]) -> pd.
     return trials if _CYCLES in trials else trials.assign(latency_cycles=math.nan)
 
 
-def _not_pushed_aside(samples: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Without the repeats in which the thread was pushed aside, unless a trial has no others."""
+def _not_preempted(samples: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Without the repeats in which the thread was preempted, unless a trial has no others."""
     if "involuntary_switches" not in samples:
         return samples
     pushed = samples["involuntary_switches"] > 0

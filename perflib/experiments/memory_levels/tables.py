@@ -10,27 +10,26 @@ import numpy as np
 import pandas as pd
 
 from perflib.experiments.memory_levels.table import MemoryTable
-from perflib.measure.pages.text_backings import SMALL_PAGES
-from perflib.stats.interval import NO_INTERVAL
-
-__all__ = ["Pair", "core_difference", "latency", "levels", "pairs", "ratios", "repeats"]
+from perflib.framework.samples import labelled
+from perflib.measure.pages.kinds import SMALL_PAGES
+from perflib.stats.interval import NO_INTERVAL, columns
 
 _KIB = 1024
 _UNITS = ("cycles", "ns")
-_BEYOND_OWN = 2  # times the core's own caches: so far a busy sibling is drawn
+_SHARED_FACTOR = 2  # times the core's own caches: so far a busy sibling is drawn
 Pair = tuple[tuple[str, str], tuple[str, str]]
 
 
 def levels(table: MemoryTable) -> pd.DataFrame:
     """Each level that is claimed or found, and what a load from it takes.
 
-    Derumigny and Thomas print this table. Where samples beside a busy sibling show levels of their
+    Derumigny and Thomas print this table. Where samples next to a busy sibling show levels of their
     own, those of the core's own caches follow.
 
     Columns: ``level``; ``samples``, which were used (``alone``, ``shared`` with a busy sibling,
     ``all``); ``size_kib``, as claimed; ``array_kib``, the array that was used; ``latency_cycles``
-    (of the core) and ``latency_ns``, each with the ends of its 95 % interval, ``low_…`` and
-    ``high_…``; ``first_kib`` and ``last_kib``, the sizes that the level reaches from and to. What
+    (of the core) and ``latency_ns``, each with the ends of its 95 % interval;
+    ``first_kib`` and ``last_kib``, the sizes that the level reaches from and to. What
     was not seen, or claims no size, is NaN.
     """
     named: list[tuple[str, float, int | None]] = [
@@ -51,9 +50,9 @@ def levels(table: MemoryTable) -> pd.DataFrame:
             for claim in shared.matches.claims
             if claim.claimed_bytes <= table.own_bytes
         ]
-    columns = ["level", "samples", "size_kib", "array_kib"]
-    columns += [f"{end}_{unit}" for unit in _UNITS for end in ("latency", "low", "high")]
-    return pd.DataFrame(rows, columns=[*columns, "first_kib", "last_kib"])
+    names = ["level", "samples", "size_kib", "array_kib"]
+    names += [name for unit in _UNITS for name in columns(f"latency_{unit}", NO_INTERVAL)]
+    return pd.DataFrame(rows, columns=[*names, "first_kib", "last_kib"])
 
 
 def _level(table: MemoryTable, name: str, size: float, number: int | None) -> dict[str, Any]:
@@ -69,7 +68,7 @@ def _level(table: MemoryTable, name: str, size: float, number: int | None) -> di
         }
     for unit in _UNITS:
         found = NO_INTERVAL if level is None else table.latency(level, f"latency_{unit}")
-        row |= dict(zip((f"latency_{unit}", f"low_{unit}", f"high_{unit}"), found, strict=True))
+        row |= columns(f"latency_{unit}", found)
     return row
 
 
@@ -77,7 +76,7 @@ def latency(table: MemoryTable) -> pd.DataFrame:
     """Latency in ns at each size, in each order and on each backing: minima of the repeats.
 
     ``samples``: those that had the core alone where that is known, else all; in the order and on
-    the backing of the levels, and as far as the core's own caches matter, also those beside a busy
+    the backing of the levels, and as far as the core's own caches matter, also those next to a busy
     sibling (``shared``; medians of the repeats).
     """
     parts = []
@@ -89,16 +88,16 @@ def latency(table: MemoryTable) -> pd.DataFrame:
             if each.measured(order, backing):
                 part = each.curve(order, backing)
                 if each.state == "shared" and table.own_bytes:
-                    part = part[part["array_bytes"] <= _BEYOND_OWN * table.own_bytes]
-                labels = {"order": order, "backing": backing, "samples": each.state}
-                for place, (name, value) in enumerate(labels.items()):
-                    part.insert(place, name, value)
-                parts.append(part)
+                    part = part[part["array_bytes"] <= _SHARED_FACTOR * table.own_bytes]
+                parts.append(labelled(part, order=order, backing=backing, samples=each.state))
     return pd.concat(parts, ignore_index=True)
 
 
 def pairs(table: MemoryTable) -> dict[str, list[Pair]]:
-    """What can be compared: small and huge pages, random order and windows, ascending and not."""
+    """What can be compared: small and huge pages, random order and windows, ascending and not.
+
+    Only where at least one round has usable samples of both.
+    """
     found: dict[str, list[Pair]] = {}
     orders = [name for name in table.orders if name != "sequential"]
     if SMALL_PAGES in table.backings:
@@ -112,7 +111,7 @@ def pairs(table: MemoryTable) -> dict[str, list[Pair]]:
         for backing in table.backings
     ]
     there = {
-        name: [pair for pair in chosen if all(table.measured(*one) for one in pair)]
+        name: [pair for pair in chosen if np.isfinite(table.ratio(*pair)).any()]
         for name, chosen in found.items()
     }
     return {name: chosen for name, chosen in there.items() if chosen}
@@ -127,12 +126,9 @@ def ratios(table: MemoryTable) -> pd.DataFrame:
     parts = []
     for name, chosen in pairs(table).items():
         for above, below in chosen:
-            part = table.ratio_curve(above, below)
-            labels = [name, *above, *below]
-            columns = ["compared", "order", "backing", "over_order", "over_backing"]
-            for place, (column, label) in enumerate(zip(columns, labels, strict=True)):
-                part.insert(place, column, label)
-            parts.append(part)
+            names = ("order", "backing", "over_order", "over_backing")
+            labels = dict(zip(names, above + below, strict=True))
+            parts.append(labelled(table.ratio_curve(above, below), compared=name, **labels))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -142,14 +138,19 @@ def core_difference(table: MemoryTable) -> pd.DataFrame:
     In the order and on the backing in whose curve levels are looked for.
     """
     compared = [table.core_difference([place]) for place in range(len(table.sizes))]
+    order, backing = table.primary
     rows = [
-        (*table.primary, cpu, size, *each.effects[core].slowdown)
+        {
+            "order": order,
+            "backing": backing,
+            "cpu": cpu,
+            "array_bytes": size,
+            **columns("slowdown_percent", each.effects[core].slowdown),
+        }
         for core, cpu in enumerate(table.cores)
         for size, each in zip(table.sizes, compared, strict=True)
     ]
-    columns = ["order", "backing", "cpu", "array_bytes", "slowdown_percent"]
-    columns += ["low_percent", "high_percent"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows)
 
 
 def repeats(table: MemoryTable) -> pd.DataFrame:

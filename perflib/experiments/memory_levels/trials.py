@@ -18,8 +18,6 @@ from perflib.measure.arrays import SAMPLE, Arrays
 from perflib.measure.schedule import Columns
 from perflib.model.errors import MeasurementError
 
-__all__ = ["Configuration", "Trials", "Turn", "calibrate"]
-
 _ARRAY = "array"
 _LEAST_LOADS = 2000
 _MOST_TIMES = 4  # as many repeats as requested, where too few have the core alone
@@ -33,7 +31,7 @@ _MEASURED = (
 )
 
 
-class Turn(NamedTuple):
+class Visits(NamedTuple):
     """In which rounds an array is visited, and whether until it was measured alone."""
 
     every: int = 1
@@ -41,7 +39,7 @@ class Turn(NamedTuple):
     until_alone: bool = False
 
 
-class Configuration(NamedTuple):
+class ArrayConfiguration(NamedTuple):
     """What one trial measures."""
 
     cpu: int
@@ -62,12 +60,16 @@ class Configuration(NamedTuple):
 class Trials:
     """The configurations of a run: in each trial an array is placed anew, and timed several times.
 
-    Where fresh pages lie scatters from trial to trial. In one round all configurations of a size
+    Where fresh pages are scatters from trial to trial. In one round all configurations of a size
     and an order have their lines in the same order.
     """
 
     def __init__(
-        self, arrays: Arrays, configurations: Sequence[Configuration], params: Params, repeats: int
+        self,
+        arrays: Arrays,
+        configurations: Sequence[ArrayConfiguration],
+        params: Params,
+        repeats: int,
     ) -> None:
         self._arrays = arrays
         self._configurations = configurations
@@ -85,8 +87,8 @@ class Trials:
     def violated(self) -> list[str]:
         """Conditions that are not in force, and why some trials are not used."""
         never = [
-            f"cpu{cpu} was never seen alone: what a sibling takes of its caches cannot be told "
-            "from what they are"
+            f"cpu{cpu} was never seen alone: what its caches hold cannot be distinguished "
+            "from what a sibling takes of them"
             for cpu in self._watch.never_alone
         ]
         return [*self._arrays.violated, *self._problems, *never]
@@ -105,7 +107,7 @@ class Trials:
             return {}
         cpu, order, backing, array_bytes = wanted[:4]
         start_ns = time.monotonic_ns()
-        why = self._arrays.lay(
+        why = self._arrays.place(
             _ARRAY, order=order, bytes_=array_bytes, backing=backing,
             seed=self._seed + round_, cpu=cpu, node=self._nodes[cpu],
         )  # fmt: skip
@@ -136,7 +138,7 @@ class Trials:
             "ok": [not why] * count,
         }
 
-    def _run(self, wanted: Configuration) -> tuple[NDArray[Any], str]:
+    def _run(self, wanted: ArrayConfiguration) -> tuple[NDArray[Any], str]:
         """The slices of an array that is placed; where being alone counts, until enough were."""
         cpu, loads = wanted.cpu, wanted.loads
         samples, why = self._arrays.run(_ARRAY, cpu, wanted.warm_loads, loads, self._repeats)
@@ -172,7 +174,7 @@ def calibrate(
     """
     counts: dict[tuple[str, int], int] = {}
     for order, size in wanted:
-        if why := arrays.lay(_ARRAY, order=order, bytes_=size, backing=backing, cpu=cpu):
+        if why := arrays.place(_ARRAY, order=order, bytes_=size, backing=backing, cpu=cpu):
             raise MeasurementError(why)
         count = _LEAST_LOADS
         for part in (0.1, 1.0):

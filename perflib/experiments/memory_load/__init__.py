@@ -4,41 +4,35 @@ Idle latency is what one core sees that is alone with its memory. Programs run o
 requests queue up before the memory controllers, and latency rises with the bandwidth that is used,
 slowly at first and steeply near saturation. One core runs a chase of dependent loads
 (`memory_levels`), the others stream through memory at set rates; what they move is measured
-in the same milliseconds. Beside it the bandwidth itself: McCalpin's four STREAM kernels by their
+in the same milliseconds. So is the bandwidth itself: McCalpin's four STREAM kernels by their
 own rules, reads, writes, non-temporal writes and a mix of one to one.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from perflib.experiments.memory_load.claims import CLAIMS
 from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import (
+    AnyItems,
     Params,
     Words,
     budget,
     known_names,
     parameter,
     precision,
-    split_items,
 )
 from perflib.framework.schema import Column
+from perflib.framework.steps import Drawing, Steps
+from perflib.measure.stream_kinds import KINDS, Kind
 
 __all__ = ["KINDS", "MemoryLoad", "MemoryLoadParams", "experiment"]
 
-Kind = Literal["read", "write", "nt_write", "update", "copy", "scale", "add", "triad"]
-KINDS: tuple[str, ...] = get_args(Kind)
-"""What streams do, by the kernel's numbers; see ``kernels_c/common/load_streams.h``."""
-
-Rates = Annotated[
-    list[Annotated[float, Field(gt=0, lt=100)]],
-    BeforeValidator(split_items),
-    Field(max_length=32),
-]
+Rates = Annotated[AnyItems[Annotated[float, Field(gt=0, lt=100)]], Field(max_length=32)]
 
 
 class MemoryLoadParams(Params):
@@ -54,7 +48,7 @@ class MemoryLoadParams(Params):
     )
     rates: Rates = parameter(
         [10, 25, 40, 55, 70, 85],
-        "at which rates they do it, beside 0 and as fast as they can",
+        "at which rates they do it, in addition to 0 and as fast as they can",
         "percent",
     )
     kinds: Words = parameter(
@@ -105,7 +99,7 @@ class MemoryLoad(Experiment):
     notebook = "18_memory_load"
     Params = MemoryLoadParams
     live_rounds = 2
-    x86_only = True
+    placed_by_line = True
     claims = CLAIMS
     columns = (
         Column("round", "integer", "", "number of the round; comparisons are within", True, "key"),
@@ -154,6 +148,16 @@ class MemoryLoad(Experiment):
             "precision_percent": 0.2,
         },
     }
+
+    def _steps(self) -> Steps[MemoryLoadParams]:
+        from perflib.experiments.memory_load import analyse, measure
+
+        return Steps(measure, analyse, pilot=measure.pilot, levels=analyse.levels)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.memory_load import figures
+
+        return figures
 
 
 experiment = MemoryLoad()

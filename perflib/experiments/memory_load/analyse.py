@@ -19,9 +19,7 @@ from perflib.model.run import Run
 from perflib.stats.decide import Decision, Reason, Verdict, Witness
 from perflib.stats.interval import NO_INTERVAL, Interval, columns
 
-__all__ = ["findings", "levels", "peak_gb_s", "table_of", "tables"]
-
-_FEW_VALID = 90.0  # percent of the samples: of less, the finding says so
+_MIN_VALID_PERCENT = 90.0  # percent of the samples: of less, the finding says so
 _MOST_SEEN = ("read", "nt_write", "update")  # kinds whose counted bytes are all that is moved
 _BYTES = 8  # that a module moves at once
 _MODULES = re.compile(r"(\d+) x (?:[\d.]+ [GM]iB) (DDR[345]) (\d+) MT/s")
@@ -74,7 +72,7 @@ def _prevented(curve: Curve) -> Reason | None:
     if curve.top is None:
         return Reason("one_core")
     rise = curve.rise(curve.top, curve.reference)
-    if math.isfinite(rise.half_width) or curve.valid_percent >= _FEW_VALID:
+    if math.isfinite(rise.half_width) or curve.valid_percent >= _MIN_VALID_PERCENT:
         return None  # too few rounds are another reason
     return Reason("no_valid", {"share": curve.core_percent})
 
@@ -122,7 +120,7 @@ def _rises(pair: Nodes, curve: Curve, threshold: float) -> Finding:
 def _state(curve: Curve) -> list[Reason]:
     """Which samples count."""
     found = []
-    if curve.loaded and curve.valid_percent < _FEW_VALID:
+    if curve.loaded and curve.valid_percent < _MIN_VALID_PERCENT:
         found.append(Reason("few_valid", {"percent": curve.valid_percent}))
     code = {"alone": "alone", "steadier": "from_all", "all": "not_alone"}[curve.state]
     if curve.loaded:
@@ -176,7 +174,7 @@ def _together(table: LoadTable, pair: Nodes, kind: str, threshold: float) -> Fin
             "alone_gb_s": table.gb_s(fastest).effect,
         }
         valid = min(table.valid_percent[all_cores], table.valid_percent[fastest])
-        if valid < _FEW_VALID:
+        if valid < _MIN_VALID_PERCENT:
             remarks.append(Reason("few_valid", {"percent": valid}))
     if not math.isfinite(above.half_width):
         facts |= {"together_gb_s": math.nan, "alone_gb_s": math.nan}

@@ -11,16 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from perflib.experiments.memory_load.analyse import tables
-from perflib.framework.plots import MARKS, intervals
+from perflib.framework.plots import MARKS, intervals, panel, panels_above, with_ends
 from perflib.model.run import Run
-
-__all__ = ["plots"]
 
 _UNLOADED = (  # what is at the left of the curve: its mark, its colour where one pair is drawn
     ("idle", "D", "0.35", "other cores idle"),
     ("cache", "s", "C1", "other cores busy in their caches"),
 )
-_MOST_SETS = 8  # of cores that are drawn beside each other
+_MOST_SETS = 8  # of cores that are drawn next to each other
 
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
@@ -41,8 +39,7 @@ def _nodes(row: pd.Series) -> str:
 
 def _curve(curve: pd.DataFrame, summary: pd.DataFrame, threshold: float) -> Figure:
     """Latency against what the other cores move; idle cores and busy ones at the left."""
-    figure = Figure(figsize=(8.5, 4.8))
-    axes: Axes = figure.subplots()
+    figure, axes = panel(8.5, 4.8)
     several, named = len(summary) > 1, False
     for number, ((memory_node, core_node), mine) in enumerate(
         curve.groupby(["memory_node", "core_node"])
@@ -81,16 +78,15 @@ def _curve(curve: pd.DataFrame, summary: pd.DataFrame, threshold: float) -> Figu
 
 def _points(axes: Axes, part: pd.DataFrame, colour: str, fmt: str, label: str, **style: Any
             ) -> None:  # fmt: skip
-    intervals(axes, part["gb_s"], part["latency_ns"], part["latency_ns_low"],
-              part["latency_ns_high"], fmt=fmt, color=colour, label=label, **style)  # fmt: skip
+    ends = with_ends(part, "latency_ns")
+    intervals(axes, part["gb_s"], *ends, fmt=fmt, color=colour, label=label, **style)
 
 
 def _bandwidth(frame: pd.DataFrame) -> Figure:
     """A panel a pair of nodes; of each kind a bar for every core alone and for all together."""
     pairs = list(frame.groupby(["memory_node", "core_node"]))
     kinds = list(dict.fromkeys(frame["kind"]))
-    figure = Figure(figsize=(9, 1.2 + 3.0 * len(pairs)))
-    panels = figure.subplots(len(pairs), 1, sharex=True, squeeze=False)[:, 0]
+    figure, panels = panels_above(len(pairs), 9, 1.2 + 3.0 * len(pairs))
     for axes, (_, mine) in zip(panels, pairs, strict=True):
         sets = _chosen(mine)
         width = 0.8 / len(sets)
@@ -101,8 +97,7 @@ def _bandwidth(frame: pd.DataFrame) -> Figure:
             colour = f"C{number % 10}" if alone else "0.35"
             label = f"cpu{streams} alone" if alone else f"CPUs {streams} together"
             axes.bar(x, part["gb_s"], width * 0.92, color=colour, alpha=0.75, label=label)
-            intervals(axes, x, part["gb_s"], part["gb_s_low"], part["gb_s_high"], fmt="none",
-                      ecolor="0.1")  # fmt: skip
+            intervals(axes, x, *with_ends(part, "gb_s"), fmt="none", ecolor="0.1")
             axes.plot(x, part["best_gb_s"], "_", color="k", ms=9,
                       label="best of all samples" if number == 0 else None)  # fmt: skip
         axes.set_ylabel("bandwidth (GB/s)")

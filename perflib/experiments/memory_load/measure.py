@@ -4,39 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from perflib.experiments.memory_load.streams import Streams
+from perflib.experiments.memory_load import MemoryLoadParams
 from perflib.experiments.memory_load.table import LoadTable
 from perflib.experiments.memory_load.trials import (
-    Configuration,
+    LoadConfiguration,
     LoadTrials,
     Pair,
-    calibrate_delays,
     calibrate_loads,
 )
+from perflib.framework.experiment import Session
 from perflib.kernels import build
 from perflib.machine.hardware.caches import Cache, caches
 from perflib.machine.hardware.memory import free_bytes
 from perflib.machine.hardware.topology import Topology, topology
 from perflib.measure.arrays import Arrays
-from perflib.measure.pages.text_backings import why_not
+from perflib.measure.pages.backings import why_not
+from perflib.measure.streams import Streams, calibrate_delays
 from perflib.model.errors import MeasurementError, UserError
-
-if TYPE_CHECKING:
-    from perflib.experiments.memory_load import MemoryLoadParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["array_bytes", "configurations", "pairs_of", "pilot", "plan", "take"]
 
 _MIB = 1 << 20
 _ARRAYS = 4.1  # a node: three that are streamed, one that is chased, with the order of its lines
 _TIMES_CACHE, _LEAST_TIMES_CACHE = 4, 2  # STREAM's rule, and below what caches answer
 _LEAST_BYTES = 64 * _MIB
 _SHARE = 2  # of the free memory at most one part in so many
-_SELDOM = 3  # rounds from one visit of a kind of bandwidth to the next
+_BANDWIDTH_EVERY_ROUNDS = 3  # rounds from one visit of a kind of bandwidth to the next
 _UNKNOWN_BYTES = 1 << 40  # of free memory, where the kernel does not say
 
 
@@ -101,7 +96,7 @@ def array_bytes(
         return size, [f"{note}: caches answer a part, not memory"]
     if size < _TIMES_CACHE * cache_bytes:
         note = f"arrays of {size // _MIB} MiB are less than four times {cache}"
-        return size, [f"{note}, which STREAM's rules ask for"]
+        return size, [f"{note}, which STREAM's rules require"]
     return size, []
 
 
@@ -166,15 +161,8 @@ def plan(params: MemoryLoadParams) -> dict[str, Any]:
 def pilot(params: MemoryLoadParams, plan: Mapping[str, Any]) -> dict[str, Any]:
     """How many loads a repeat takes; which waits make which rates."""
     pairs = _pairs(plan)
-    kinds, absent = params.measured_kinds, []
     delays = []
     with Arrays(params.conditions(None)) as arrays, Streams(params.conditions(None)) as streams:
-        if not streams.nontemporal() and "nt_write" in {*kinds, params.traffic}:
-            kinds = [kind for kind in kinds if kind != "nt_write"]
-            absent.append("nt_write: this processor's build has no non-temporal stores")
-            if params.traffic == "nt_write":
-                msg = f"traffic: {absent[0]}: choose another kind"
-                raise UserError(msg)
         loads = None
         for pair in pairs:
             cpu = pair.place_cpu
@@ -186,16 +174,17 @@ def pilot(params: MemoryLoadParams, plan: Mapping[str, Any]) -> dict[str, Any]:
             if node not in streams:
                 why = streams.place(node, array_bytes=plan["array_bytes"], **as_)
             if not why and loads is None:
-                why = arrays.lay(node, order="window", bytes_=plan["array_bytes"], **as_)
+                why = arrays.place(node, order="window", bytes_=plan["array_bytes"], **as_)
             if why:
                 msg = f"memory of node {node} is not where it should be: {why}"
                 raise MeasurementError(msg)
             if loads is None:
                 loads = calibrate_loads(arrays, pair, params.trial_ms)
             rates = params.rates if pair.stream_cpus else []
-            delays.append(calibrate_delays(streams, pair, params.traffic, rates) if rates else [])
-    made = configurations(params, pairs, kinds, delays)
-    return {"loads": loads, "configurations": made, "absent": absent}
+            cpus, kind = pair.stream_cpus, params.traffic
+            delays.append(calibrate_delays(streams, node, cpus, kind, rates) if rates else [])
+    made = configurations(params, pairs, params.measured_kinds, delays)
+    return {"loads": loads, "configurations": made}
 
 
 def configurations(
@@ -203,7 +192,7 @@ def configurations(
     pairs: Sequence[Pair],
     kinds: Sequence[str],
     delays: Sequence[Sequence[int]],
-) -> list[Configuration]:
+) -> list[LoadConfiguration]:
     """Of each pair the curve, and bandwidths: a node's cores together, and each core alone.
 
     Bandwidths take longer, and scatter less: each kind comes in every third round, for all cores.
@@ -213,19 +202,25 @@ def configurations(
     made = []
     for place, pair in enumerate(pairs):
         traffic, others = params.traffic, pair.stream_cpus
-        made.append(Configuration(place, "latency", (), traffic, "idle", 0.0))
+        made.append(LoadConfiguration(place, "latency", (), traffic, "idle", 0.0))
         if others:
-            made.append(Configuration(place, "latency", others, traffic, "cache", 0.0))
+            made.append(LoadConfiguration(place, "latency", others, traffic, "cache", 0.0))
             made += [
-                Configuration(place, "latency", others, traffic, "memory", rate, delay)
+                LoadConfiguration(place, "latency", others, traffic, "memory", rate, delay)
                 for rate, delay in zip(params.rates, delays[place], strict=True)
             ]
-            made.append(Configuration(place, "latency", others, traffic, "memory"))
+            made.append(LoadConfiguration(place, "latency", others, traffic, "memory"))
         mine = tuple(cpu for cpu in params.resolved_cores() if _on_node(pair, cpu))
         local = pair.memory_node == pair.core_node
         made += [
-            Configuration(
-                place, "bandwidth", cpus, kind, "memory", every=_SELDOM, phase=number % _SELDOM
+            LoadConfiguration(
+                place,
+                "bandwidth",
+                cpus,
+                kind,
+                "memory",
+                every=_BANDWIDTH_EVERY_ROUNDS,
+                phase=number % _BANDWIDTH_EVERY_ROUNDS,
             )
             for cpus in dict.fromkeys([mine, *((cpu,) for cpu in mine)])
             for number, kind in enumerate(kinds)
@@ -242,7 +237,7 @@ def take(params: MemoryLoadParams, session: Session) -> str:
     """Every rate of every pair, and every bandwidth, once a round."""
     plan = session.plan
     configurations = [
-        Configuration(one[0], one[1], tuple(one[2]), *one[3:]) for one in plan["configurations"]
+        LoadConfiguration(one[0], one[1], tuple(one[2]), *one[3:]) for one in plan["configurations"]
     ]
 
     def half_width(samples: pd.DataFrame) -> float:
@@ -270,7 +265,7 @@ def take(params: MemoryLoadParams, session: Session) -> str:
         session.provenance["kernels"] = [
             arrays.provenance()["kernel"], streams.provenance()["kernel"]
         ]  # fmt: skip
-    session.problems += [*plan["notes"], *plan["absent"], *trials.problems]
+    session.problems += [*plan["notes"], *trials.problems]
     return stopped
 
 

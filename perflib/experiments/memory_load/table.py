@@ -11,16 +11,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.framework.brackets import tell
+from perflib.framework.brackets import classify
 from perflib.framework.samples import round_starts, usable
 from perflib.framework.schema import check_cells
 from perflib.stats.compare import CoreComparison, compare_cores
-from perflib.stats.interval import NO_INTERVAL, Interval, percent
-from perflib.stats.intervals import block_means, t_interval, time_blocks
+from perflib.stats.interval import NO_INTERVAL, Interval, exp, percent, widest
+from perflib.stats.intervals import Floats, batch_means, t_interval, time_batches
 
-__all__ = ["Cores", "Curve", "Knee", "LoadTable", "Nodes", "Rate", "valid"]
-
-Floats = NDArray[np.float64]
 _CORE_SHARE = 0.95  # of its time a core must have had, or the rate is not what it seems
 _ALONE_ROUNDS = 0.5  # of all must have a sample that was alone, at each rate, or all count
 _KEYS = ["memory_node", "core_node"]
@@ -138,8 +135,7 @@ class Curve:
         """At one rate."""
         if place is None:
             return NO_INTERVAL
-        found = t_interval(self._means(self.latency[:, [place]])[:, 0])
-        return Interval(*(math.exp(value) for value in found))
+        return exp(t_interval(self._means(self.latency[:, [place]])[:, 0]))
 
     def moved(self, place: int) -> Interval:
         """GB/s that the other cores moved meanwhile."""
@@ -153,7 +149,7 @@ class Curve:
         return percent(t_interval(self._means(ratio)[:, 0], confidence))
 
     def _means(self, values: Floats) -> Floats:
-        return block_means(values, self._blocks)
+        return batch_means(values, self._blocks)
 
     def knee(self, threshold: float) -> Knee:
         """The bandwidth at which latency has risen by ``threshold`` percent.
@@ -224,7 +220,7 @@ class LoadTable:
         configurations = len(rows[keys].drop_duplicates())
         check_cells({"rounds": len(self.rounds), "configurations": configurations}, len(rows))
         self.start_s = round_starts(rows, self.rounds)
-        self.blocks = time_blocks(self.start_s, len(self.rounds))
+        self.blocks = time_batches(self.start_s, len(self.rounds))
         self.rows = rows.assign(valid=valid(rows), alone=_alone(rows))
 
     # --- latency ----------------------------------------------------------------------------------
@@ -279,15 +275,14 @@ class LoadTable:
 
     def gb_s(self, cores: Cores) -> Interval:
         """What these cores move."""
-        found = t_interval(self._means(self.moved[cores]))
-        return Interval(*(math.exp(value) for value in found))
+        return exp(t_interval(self._means(self.moved[cores])))
 
     def above(self, more: Cores, less: Cores) -> Interval:
         """How much more some cores move than others, within rounds, in percent."""
         return percent(t_interval(self._means(self.moved[more] - self.moved[less])))
 
     def _means(self, values: Floats) -> Floats:
-        return block_means(values[:, None], self.blocks)[:, 0]
+        return batch_means(values[:, None], self.blocks)[:, 0]
 
     def alone(self, pair: Nodes, kind: str) -> dict[int, Cores]:
         """By CPU, its bandwidth when no other core streams."""
@@ -354,8 +349,7 @@ class LoadTable:
         if not widths:
             widths = [100 * curve.latency_ns(curve.place("idle")).half_width for curve in
                       self.curves.values()]  # fmt: skip
-        known = [width if math.isfinite(width) else math.inf for width in widths]
-        return max(known, default=math.inf)
+        return widest(widths, default=math.inf)
 
 
 def _by_cores(rows: pd.DataFrame) -> dict[Cores, pd.DataFrame]:
@@ -387,6 +381,6 @@ def _alone(rows: pd.DataFrame) -> NDArray[np.bool_]:
     if "probe_before_ns" not in rows or "probe_after_ns" not in rows:
         return alone
     probed = (rows["probe_before_ns"].notna() & rows["probe_after_ns"].notna()).to_numpy()
-    if probed.any() and (told := tell(rows[probed])) is not None:
-        alone[probed] = told.alone
+    if probed.any() and (core_states := classify(rows[probed])) is not None:
+        alone[probed] = core_states.alone
     return alone

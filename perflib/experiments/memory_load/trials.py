@@ -1,4 +1,4 @@
-"""Trials of memory under load: a chase beside cores that stream, or cores that only stream."""
+"""Trials of memory under load: a chase while cores stream, or cores that only stream."""
 
 from __future__ import annotations
 
@@ -9,33 +9,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from perflib.experiments.memory_load.streams import CHUNK_BYTES, Streams, moved_by
 from perflib.experiments.memory_load.table import valid
 from perflib.framework.brackets import BRACKET_COLUMNS, bracket_columns
 from perflib.machine.cpulist import format_cpus
 from perflib.measure.arrays import Arrays
 from perflib.measure.schedule import Columns
+from perflib.measure.streams import CACHE_CHUNKS, LIMIT_S, Streams, accounted, timed
 from perflib.model.errors import MeasurementError
 
-__all__ = [
-    "Configuration",
-    "LoadTrials",
-    "Pair",
-    "calibrate_delays",
-    "calibrate_loads",
-    "delays_of",
-]
-
-_BURST_BYTES = CHUNK_BYTES / 8  # of each array, before each wait
 _BANDWIDTH_TIMES = 5  # as long as a slice of loads, a bandwidth is timed
 _LEAST_LOADS, _PILOT_LOADS = 256, 4096
 _MOST_TIMES = 4  # as many repeats as requested, where others take the cores
 _LAYING_SHARE = 0.25  # of the time arrays may be placed anew
-_LIMIT_S = 5.0  # threads end by themselves, and whoever waits for the chase has given up
 _SETTLE_S = 0.0005  # what was in the caches and the queues before has gone
-_PILOT_S, _PILOT_TRIES, _PILOT_DELAY = 0.01, 3, 1000
 _UNKNOWN = dict.fromkeys((column.name for column in BRACKET_COLUMNS), math.nan)
 
 
@@ -49,7 +36,7 @@ class Pair(NamedTuple):
     stream_cpus: tuple[int, ...]  # the others
 
 
-class Configuration(NamedTuple):
+class LoadConfiguration(NamedTuple):
     """What one trial measures."""
 
     pair: int
@@ -65,27 +52,6 @@ class Configuration(NamedTuple):
     def visited(self, round_: int) -> bool:
         """Is it measured in this round?"""
         return (round_ + self.phase) % self.every == 0
-
-
-def delays_of(rates: Sequence[float], flat_ns: float, issue_ns: float, step_ns: float) -> list[int]:
-    """Steps of waiting after each burst, for shares of the highest rate.
-
-    Parameters
-    ----------
-    rates
-        The shares.
-    flat_ns
-        What a burst takes without waiting.
-    issue_ns
-        What it takes in a core's own cache.
-    step_ns
-        A step. The wait goes on while loads are on their way, so it hides behind them until it is
-        longer.
-
-    >>> delays_of([50, 100], 50.0, 10.0, 0.25)
-    [360, 160]
-    """
-    return [max(0, round((100 * flat_ns / rate - issue_ns) / step_ns)) for rate in rates]
 
 
 def warm_loads(loads: int) -> int:
@@ -115,7 +81,7 @@ class LoadTrials:
         arrays: Arrays,
         streams: Streams,
         pairs: Sequence[Pair],
-        configurations: Sequence[Configuration],
+        configurations: Sequence[LoadConfiguration],
         *,
         nodes: Mapping[int, int | None],
         array_bytes: int,
@@ -201,7 +167,7 @@ class LoadTrials:
         if node in self._arrays and self._laying_s > _LAYING_SHARE * spent:
             return ""
         begin_s = time.monotonic()
-        why = self._arrays.lay(
+        why = self._arrays.place(
             node, order="window", bytes_=self._bytes, backing=self._backing,
             seed=self._seed + round_, cpu=cpu, node=self._nodes[cpu],
         )  # fmt: skip
@@ -213,11 +179,11 @@ class LoadTrials:
 
     # --- a trial ----------------------------------------------------------------------------------
 
-    def _latency(self, pair: Pair, wanted: Configuration) -> tuple[list[dict[str, Any]], str]:
+    def _latency(self, pair: Pair, wanted: LoadConfiguration) -> tuple[list[dict[str, Any]], str]:
         if wanted.cpus:
             why = self._streams.begin(
                 pair.memory_node, wanted.cpus, wanted.kind, delay=wanted.delay,
-                in_cache=wanted.load == "cache", limit_s=_LIMIT_S,
+                segment_chunks=CACHE_CHUNKS if wanted.load == "cache" else 0, limit_s=LIMIT_S,
             )  # fmt: skip
             if why:
                 return [], why
@@ -232,7 +198,7 @@ class LoadTrials:
         if wanted.cpus:
             accounts, _, problem = self._streams.end(windows or [(0, 0)])
             why = why or problem
-            moved, share = _accounted(accounts[: len(windows)], windows)
+            moved, share = accounted(accounts[: len(windows)], windows)
         rows = [
             {
                 "start_ns": int(one["start_ns"]),
@@ -250,7 +216,7 @@ class LoadTrials:
             for place, row in enumerate(rows)
         ], why
 
-    def _bandwidth(self, pair: Pair, wanted: Configuration) -> tuple[list[dict[str, Any]], str]:
+    def _bandwidth(self, pair: Pair, wanted: LoadConfiguration) -> tuple[list[dict[str, Any]], str]:
         rows: list[dict[str, Any]] = []
         for _ in range(max(1, self._repeats // 2)):
             row, why = self._once(pair, wanted)
@@ -259,16 +225,16 @@ class LoadTrials:
             rows.append(row)
         return rows, ""
 
-    def _once(self, pair: Pair, wanted: Configuration) -> tuple[dict[str, Any], str]:
-        why = self._streams.begin(pair.memory_node, wanted.cpus, wanted.kind, limit_s=_LIMIT_S)
+    def _once(self, pair: Pair, wanted: LoadConfiguration) -> tuple[dict[str, Any], str]:
+        why = self._streams.begin(pair.memory_node, wanted.cpus, wanted.kind, limit_s=LIMIT_S)
         if why:
             return {}, why
         time.sleep(_SETTLE_S)
-        window = [_timed(_BANDWIDTH_TIMES * self._trial_s)]
+        window = [timed(_BANDWIDTH_TIMES * self._trial_s)]
         accounts, results, why = self._streams.end(window)
         if why:
             return {}, why
-        moved, share = _accounted(accounts, window)
+        moved, share = accounted(accounts, window)
         row = dict(_UNKNOWN)
         if len(wanted.cpus) == 1:  # whose core it was that had company is known of one only
             row |= {
@@ -283,27 +249,6 @@ class LoadTrials:
             "bandwidth_gb_s": moved[0],
             "core_share": share[0],
         }, ""
-
-
-def _timed(seconds: float) -> tuple[int, int]:
-    """Wait, and say from when until when."""
-    begin_ns = time.monotonic_ns()
-    time.sleep(seconds)
-    return begin_ns, time.monotonic_ns()
-
-
-def _accounted(
-    accounts: NDArray[Any], windows: Sequence[tuple[int, int]]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """GB/s of all cores together in each window, and the least share of it that one was at work.
-
-    A core that was not at work all of the time has a share of 0.
-    """
-    times = np.array([max(high - low, 1) for low, high in windows], dtype=np.float64)
-    there = (accounts["bytes"] >= 0).all(axis=1)
-    moved = np.where(there, accounts["bytes"].sum(axis=1) / times, 0.0)
-    share = np.where(there, (accounts["cpu_time_ns"] / times[:, None]).min(axis=1), 0.0)
-    return moved.round(3), share.round(3)
 
 
 # --- before the first round ----------------------------------------------------------------------
@@ -322,39 +267,3 @@ def calibrate_loads(arrays: Arrays, pair: Pair, trial_ms: float) -> int:
         raise MeasurementError(why)
     each_ns = float(np.median(samples["sample"]["cpu_time_ns"] / samples["loads"]))
     return max(_LEAST_LOADS, int(trial_ms * 1e6 / max(each_ns, 0.1)))
-
-
-def calibrate_delays(streams: Streams, pair: Pair, kind: str, rates: Sequence[float]) -> list[int]:
-    """The waits that set the rates for a pair's streams; see ``delays_of``.
-
-    By CPU time, which others that use the cores do not change.
-
-    Raises
-    ------
-    MeasurementError
-        A core cannot be used.
-    """
-
-    def burst_ns(cpus: Sequence[int], delay: int, *, in_cache: bool) -> float:
-        found = []
-        for _ in range(_PILOT_TRIES):
-            why = streams.begin(
-                pair.memory_node, cpus, kind, delay=delay, in_cache=in_cache, limit_s=_LIMIT_S
-            )
-            if why:
-                raise MeasurementError(why)
-            accounts, _, _ = streams.end([_timed(_PILOT_S)])
-            bytes_ = float(accounts["bytes"].clip(0).sum())
-            cpu_ns = float(accounts["cpu_time_ns"].sum())
-            if bytes_ > 0 and cpu_ns > 0:
-                found.append(cpu_ns * _BURST_BYTES * moved_by(kind) / bytes_)
-        if not found:
-            msg = "the cores that should stream did not get to run"
-            raise MeasurementError(msg)
-        return min(found)
-
-    first = pair.stream_cpus[:1]
-    issue_ns = burst_ns(first, 0, in_cache=True)
-    step_ns = (burst_ns(first, _PILOT_DELAY, in_cache=True) - issue_ns) / _PILOT_DELAY
-    flat_ns = burst_ns(pair.stream_cpus, 0, in_cache=False)
-    return delays_of(rates, flat_ns, issue_ns, max(step_ns, 1e-3))

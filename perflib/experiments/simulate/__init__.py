@@ -14,8 +14,9 @@ from pydantic import model_validator
 from perflib.experiments.simulate.claims import CLAIMS
 from perflib.framework.experiment import Experiment
 from perflib.framework.jobs import JOB_COMMAND, JOB_TIMEOUT_S, check_command
-from perflib.framework.params import Params, Words, budget, parameter, precision
-from perflib.framework.schema import Column
+from perflib.framework.params import Params, Words, budget, limit, parameter, precision
+from perflib.framework.schema import Column, key
+from perflib.framework.steps import Drawing, Steps
 
 __all__ = ["PARTS", "Simulate", "SimulateParams", "experiment"]
 
@@ -49,12 +50,8 @@ class SimulateParams(Params):
     often_per_1000: float = parameter(
         1.0, "misses are frequent from this on, a thousand instructions", gt=0, le=1000
     )
-    differ_percent: float = parameter(
-        10.0,
-        "geometries differ where one has so many misses more than the first",
-        "percent",
-        gt=0,
-        le=10**6,
+    differ_percent: float = limit(
+        10.0, "geometries differ where one has so many misses more than the first", le=10**6
     )
     job_command: str = JOB_COMMAND
     job_timeout_s: float = JOB_TIMEOUT_S
@@ -82,20 +79,17 @@ class Simulate(Experiment):
     Params = SimulateParams
     live_rounds = 1
     columns = (
-        Column("round", "integer", "", "number of the simulation", True, "key"),
+        key("round", "integer", "number of the simulation"),
         Column("position", "integer", "", "place of the trial in its round"),
-        Column("geometry", "text", "", "whose caches and TLBs", True, "key"),
-        Column(
+        key("geometry", "text", "whose caches and TLBs"),
+        key(
             "part",
             "text",
-            "",
             "which run of the program: its caches, its TLBs, or the lines that threads share",
-            True,
-            "key",
             values=PARTS,
         ),
-        Column("counter", "text", "", "what was counted", True, "key"),
-        Column("symbol", "text", "", "the function; of lines, the variable", True, "key"),
+        key("counter", "text", "what was counted"),
+        key("symbol", "text", "the function; of lines, the variable"),
         Column("source_file", "text", "", "its source; empty: not known", role="key"),
         Column(
             "simulated_count",
@@ -138,17 +132,27 @@ class Simulate(Experiment):
     def unavailable(self) -> str:
         """Whether there is a simulator: valgrind, or QEMU for the lines alone."""
         from perflib.instruments.simulators.cachegrind import VALGRIND_INSTALL
-        from perflib.instruments.simulators.qemu import QEMU_INSTALL
+        from perflib.instruments.simulators.qemu import QEMU_HERE, QEMU_INSTALL
         from perflib.instruments.simulators.run import find_tool
         from perflib.model.errors import UserError
 
         said = []
-        for tool, install in (("valgrind", VALGRIND_INSTALL), ("qemu-x86_64", QEMU_INSTALL)):
+        for tool, install in (("valgrind", VALGRIND_INSTALL), (QEMU_HERE, QEMU_INSTALL)):
             try:
                 find_tool(tool, install)
             except UserError as error:
                 said.append(str(error))
         return said[0] if len(said) > 1 else ""
+
+    def _steps(self) -> Steps[SimulateParams]:
+        from perflib.experiments.simulate import analyse, measure
+
+        return Steps(measure, analyse, levels=analyse.levels)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.simulate import figures
+
+        return figures
 
 
 experiment = Simulate()

@@ -13,16 +13,14 @@ from perflib.instruments.simulators.lines import ACCESSES, FALSE, LINES, TRANSFE
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.stats.decide import Reason
-from perflib.stats.interval import Interval
+from perflib.stats.interval import Interval, columns
 from perflib.stats.intervals import t_interval
-
-__all__ = ["OF_LINES", "OTHERS", "findings", "levels", "misses", "spread_percent", "tables"]
 
 OTHERS = "(other functions)"  # what has too little of a counter to be a row of its own
 _RARE = 0.01  # a thousand instructions: of so few misses it does not matter that they differ
 _THREADS = 3  # named in a sentence
-_MISSES = ["geometry", "counter", "per_1000", "low", "high", "simulated_count", "function"]
-_MISSES += ["share_percent"]
+_MISSES = ["geometry", "counter", "per_1000", "per_1000_low", "per_1000_high"]
+_MISSES += ["simulated_count", "function", "share_percent"]
 # No misses.
 _BASES = ("instructions", "loads", "stores", "branches", LINES, ACCESSES, WRITES)
 OF_LINES = (TRANSFERS, FALSE)
@@ -37,7 +35,7 @@ def findings(run: Run) -> list[Finding]:
         about = {} if of_lines else {"geometry": row["geometry"]}
         found.append(
             (SHARED if of_lines else OFTEN).decided(
-                Interval(row["per_1000"], row["low"], row["high"]),
+                Interval(row["per_1000"], row["per_1000_low"], row["per_1000_high"]),
                 run.params["often_per_1000"],
                 about={**about, "counter": row["counter"]},
                 facts={
@@ -104,9 +102,7 @@ def misses(run: Run) -> pd.DataFrame:
                 {
                     "geometry": geometry,
                     "counter": counter,
-                    "per_1000": found.effect,
-                    "low": found.low,
-                    "high": found.high,
+                    **columns("per_1000", found),
                     "simulated_count": mine["simulated_count"].sum(),
                     "function": most["symbol"],
                     "share_percent": most["share_percent"],
@@ -216,8 +212,8 @@ def _geometries(run: Run) -> pd.DataFrame:
 def _geometry_names(run: Run) -> list[str]:
     """Those with samples, in the order of the parameter; then others of a table from elsewhere."""
     here = list(dict.fromkeys(run.samples["geometry"]))
-    asked = [name for name in run.params["geometries"] if name in here]
-    return [*asked, *(name for name in here if name not in asked)]
+    requested = [name for name in run.params["geometries"] if name in here]
+    return [*requested, *(name for name in here if name not in requested)]
 
 
 def _tool(run: Run) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -11,13 +10,9 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from perflib.experiments.simulate.analyse import OF_LINES, tables
-from perflib.framework.plots import log_ticks
+from perflib.framework.plots import instead, log_ticks, panel
 from perflib.model.escape import shortened
-
-if TYPE_CHECKING:
-    from perflib.model.run import Run
-
-__all__ = ["plots"]
+from perflib.model.run import Run
 
 _FUNCTIONS = 12
 _NAME = 48  # letters
@@ -42,11 +37,10 @@ def _no_lines(misses: pd.DataFrame) -> pd.DataFrame:
 def _lines(lines: pd.DataFrame) -> Figure:
     """How often the lines of each variable move, and how much of it is false sharing."""
     table = lines.drop_duplicates("symbol").head(_FUNCTIONS)
-    figure = Figure(figsize=(8.5, 1.8 + 0.34 * max(1, len(table))))
-    axes = figure.subplots()
+    figure, axes = panel(8.5, 1.8 + 0.34 * max(1, len(table)))
     axes.set_title("Cache lines that threads share", pad=24)
     if table.empty:
-        axes.text(0.5, 0.5, "threads share no line", transform=axes.transAxes, ha="center")
+        instead(axes, "threads share no line")
         return figure
     rate = table["transfers_per_1000"].to_numpy(np.float64)
     false = table["false_percent"].to_numpy(np.float64)
@@ -66,12 +60,11 @@ def _lines(lines: pd.DataFrame) -> Figure:
 
 def _misses(misses: pd.DataFrame) -> Figure:
     """Misses a thousand instructions, a bar a geometry; rare ones show on a logarithmic axis."""
-    figure = Figure(figsize=(8, 1.6 + 0.32 * len(misses)))
-    axes = figure.subplots()
+    figure, axes = panel(8, 1.6 + 0.32 * len(misses))
     axes.set_title("Simulated misses a thousand instructions of the program")
     shown = misses[misses["per_1000"] > 0]
     if shown.empty:
-        axes.text(0.5, 0.5, "no miss was simulated", transform=axes.transAxes, ha="center")
+        instead(axes, "no miss was simulated")
         return figure
     geometries = list(dict.fromkeys(misses["geometry"]))
     counters = list(dict.fromkeys(misses["counter"]))
@@ -106,11 +99,10 @@ def _functions(functions: pd.DataFrame, misses: pd.DataFrame) -> Figure:
     )
     order = shares.max(axis=1).sort_values(ascending=False).index[:_FUNCTIONS]
     columns = [name for name in misses["counter"].unique() if name in shares]
-    figure = Figure(figsize=(9.5, 2.2 + 0.34 * max(1, len(order))))
-    axes = figure.subplots()
+    figure, axes = panel(9.5, 2.2 + 0.34 * max(1, len(order)))
     axes.set_title(f"Where the simulated misses are: geometry of {first}")
     if shares.empty:
-        axes.text(0.5, 0.5, "no miss was simulated", transform=axes.transAxes, ha="center")
+        instead(axes, "no miss was simulated")
         return figure
     cells = shares.loc[order, columns]
     sns.heatmap(

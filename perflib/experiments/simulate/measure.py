@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
+from perflib.experiments.simulate import SimulateParams
 from perflib.experiments.simulate.analyse import OTHERS, spread_percent
+from perflib.framework.experiment import Session
 from perflib.framework.jobs import copies_for, job_template
 from perflib.instruments.joblog.jobrun import job_argv
 from perflib.instruments.simulators.cachegrind import VALGRIND_INSTALL, cachegrind_counts
@@ -20,13 +22,7 @@ from perflib.measure.process import WorkerError
 from perflib.measure.schedule import Columns
 from perflib.model.errors import MeasurementError, PerflibError, UserError
 
-if TYPE_CHECKING:
-    from perflib.experiments.simulate import SimulateParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["plan", "take"]
-
-_LEAST_SHARE = 1e-3  # of a counter: what is less is added up, and thousands of rows are spared
+_MIN_SHARE = 1e-3  # of a counter: what is less is added up, and thousands of rows are spared
 
 
 def plan(params: SimulateParams) -> dict[str, Any]:
@@ -109,7 +105,7 @@ def _argv(params: SimulateParams) -> list[str]:
 def _largest(counts: pd.DataFrame) -> pd.DataFrame:
     """Functions with a thousandth of a counter or more; the others as one."""
     total = counts.groupby("counter")["simulated_count"].transform("sum")
-    small = counts["simulated_count"] < _LEAST_SHARE * total
+    small = counts["simulated_count"] < _MIN_SHARE * total
     table = counts.assign(
         symbol=counts["symbol"].where(~small, OTHERS),
         source_file=counts["source_file"].where(~small, ""),

@@ -10,16 +10,26 @@ in fact.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
 from perflib.experiments.threads.claims import CLAIMS
 from perflib.experiments.threads.shapes import BY_LOCK, HISTOGRAM, SELF_REPORT
 from perflib.framework.experiment import Experiment
 from perflib.framework.jobs import JOB_COMMAND, JOB_TIMEOUT_S, check_command
-from perflib.framework.params import AnyWords, Params, Words, budget, parameter, precision
-from perflib.framework.schema import Column
+from perflib.framework.params import (
+    AnyWords,
+    OrNone,
+    Params,
+    Words,
+    budget,
+    limit,
+    parameter,
+    precision,
+)
+from perflib.framework.schema import Column, key, ok
+from perflib.framework.steps import Drawing, Steps
 from perflib.instruments.perf.tool import CallGraph
 from perflib.instruments.threads.settings import Settings
 from perflib.measure.jobs import event_loop
@@ -29,9 +39,6 @@ from perflib.model.expressions import Expression
 __all__ = ["Threads", "ThreadsParams", "experiment", "points_of"]
 
 _NO_POINTS = "none"
-
-# The command line and the form read the word 'none' as no value.
-Callers = Annotated[CallGraph, BeforeValidator(lambda value: "none" if value is None else value)]
 
 
 def points_of(version: str) -> tuple[str, ...]:
@@ -106,7 +113,7 @@ class ThreadsParams(Params):
     sample_period_us: float = parameter(
         1000.0, "CPU time between two samples of a thread's stack", "us", ge=10, le=1e6
     )
-    call_graph: Callers = parameter(
+    call_graph: OrNone[CallGraph] = parameter(
         "fp", "how the samples' callers are found: 'fp', 'dwarf' (copies of the stack), 'none'"
     )
     keep_threads: str = parameter(
@@ -119,27 +126,19 @@ class ThreadsParams(Params):
     max_data_mb: int = parameter(
         2048, "most data of one recording on disk; it ends there", "MB", ge=1, le=10**7
     )
-    distortion_percent: float = parameter(
+    distortion_percent: float = limit(
         5.0,
         "by how much the job may be longer under the profile, and the profile's waits off those "
         "that the job reports",
-        "percent",
-        gt=0,
-        le=1000,
     )
-    ratio_percent: float = parameter(
-        10.0, "by how much concurrency may be off the speed-up that it predicts", "percent", gt=0,
-        le=1000,
-    )  # fmt: skip
-    cost_percent: float = parameter(
-        2.0,
-        "a lock, a synchronisation point or run-queue delay counts from this on",
-        "percent",
-        gt=0,
-        le=100,
+    ratio_percent: float = limit(
+        10.0, "by how much concurrency may be off the speed-up that it predicts"
     )
-    busy_percent: float = parameter(
-        80.0, "a job that keeps more of its cores busy uses them well", "percent", gt=0, le=100
+    cost_percent: float = limit(
+        2.0, "a lock, a synchronisation point or run-queue delay counts from this on", le=100
+    )
+    busy_percent: float = limit(
+        80.0, "a job that keeps more of its cores busy uses them well", le=100
     )
     job_command: str = JOB_COMMAND
     job_pid: int | None = parameter(None, "process id of job=running", ge=1, le=2**22)
@@ -226,24 +225,18 @@ class Threads(Experiment):
         "full": {"budget_s": 1800.0, "precision_percent": 0.5, "events": 400},
     }
     columns = (
-        Column("version", "text", "", "of the event loop; of any other job 'the job'", True, "key"),
-        Column(
-            "configuration",
-            "text",
-            "",
-            "one_thread, alone (all threads), profiled, without:POINT",
-            True,
-            "key",
-        ),
-        Column("round", "integer", "", "number of the round; comparisons are within", True, "key"),
-        Column("threads", "integer", "", "how many the job has", True, "key", least=1),
+        key("version", "text", "of the event loop; of any other job 'the job'"),
+        key("configuration", "text", "one_thread, alone (all threads), profiled, without:POINT"),
+        key("round", "integer", "number of the round; comparisons are within"),
+        key("threads", "integer", "how many the job has", least=1),
         Column(
             "job_time_s",
             "number",
             "s",
             "of the event loop; of a command: from start to end",
             True,
-            least=1e-6,
+            "measured",
+            set=True,
         ),
         Column("wall_s", "number", "s", "from the job's start to its end"),
         Column(
@@ -272,7 +265,7 @@ class Threads(Experiment):
             "locks",
             "json",
             "s",
-            "by lock: waits, waiting and ready seconds, longest ms",
+            "by lock: waits, waiting and ready seconds, longest ms, seconds to gain",
             holds=BY_LOCK,
         ),
         Column("limiting", "text", "", "the lock that was waited for longest"),
@@ -283,7 +276,7 @@ class Threads(Experiment):
         Column("lost_samples", "integer", "", "that the recording missed"),
         Column("position", "integer", "", "place of the trial in its round"),
         Column("start_ns", "integer", "ns", "when the trial began"),
-        Column("ok", "boolean", "", "false: the job's result is wrong; it is not used"),
+        ok("the job's result is wrong"),
     )
 
     def unavailable(self) -> str:
@@ -299,6 +292,16 @@ class Threads(Experiment):
             else:
                 return ""
         return why
+
+    def _steps(self) -> Steps[ThreadsParams]:
+        from perflib.experiments.threads import analyse, measure
+
+        return Steps(measure, analyse)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.threads import figures
+
+        return figures
 
 
 experiment = Threads()

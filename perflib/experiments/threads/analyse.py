@@ -6,44 +6,29 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from perflib.experiments.threads.claims import (
-    GAIN,
-    GAINS_BOUNDED,
-    LIMITING,
-    ORDER,
-    OVERHEAD,
-    PREDICTS,
-    RUN_QUEUE,
-    SERIAL,
-    SPINNING,
-    USES_CORES,
-    WAITS_AGREE,
-)
+from perflib.experiments.threads import claims
 from perflib.experiments.threads.recordings import kept
-from perflib.experiments.threads.table import LONG_WAIT_S, Gain, ThreadTable
+from perflib.experiments.threads.table import LONG_WAIT_S, Gain, ThreadTable, WaitShare
 from perflib.experiments.threads.trials import ALONE, ONE, PROFILED
 from perflib.framework.published import published
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.use import CLASSES, use_by_function, use_of_time
 from perflib.instruments.threads.waits import wait_paths
 from perflib.instruments.threads.wakeups import PATH_BY, critical_path, path_summary
+from perflib.model.claim import Claim
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 from perflib.stats.decide import Decision, Reason, Verdict, Witness, decide
 from perflib.stats.interval import NO_INTERVAL, Interval
 
-if TYPE_CHECKING:
-    from perflib.model.claim import Claim
-    from perflib.model.finding import Finding
-    from perflib.model.run import Run
-
-__all__ = ["findings", "tables"]
-
-_MOSTLY = 0.9  # of the profiles must name a lock first, for it to be the limiting one
+_MIN_FIRST_SHARE = 0.9  # of the profiles must name a lock first, for it to be the limiting one
 _ALPHA = 0.05
+_EXCLUSIVE = ("mutex", "rwlock")  # who waits for one waits for its holder, not for work
 _STATES = {
     "running_s": "running",
     "spinning_s": "spinning",
@@ -99,16 +84,16 @@ class _Version:
         found.append(self._run_queue())
         spinning = self._table.share(self._version, "spinning_s")
         if spinning.effect > self._cost / 2:
-            found.append(self._decided(SPINNING, spinning, self._cost))
+            found.append(self._decided(claims.SPINNING, spinning, self._cost))
         serial = self._table.serial(self._version)
         if math.isfinite(serial.effect):
-            found.append(self._decided(SERIAL, serial, self._cost))
+            found.append(self._decided(claims.SERIAL, serial, self._cost))
         return found
 
     def overhead(self) -> Finding:
         """Does the profile slow the job?"""
         return self._decided(
-            OVERHEAD,
+            claims.OVERHEAD,
             self._table.overhead(self._version),
             self._distortion,
             evidence={
@@ -133,12 +118,14 @@ class _Version:
         if delayed > self._cost:
             remarks.append(Reason("delayed", {"share": delayed}))
         evidence = {name: list(one) for name, one in both.items()}
-        return self._decided(PREDICTS, ratio, self._ratio, evidence=evidence, remarks=remarks)
+        return self._decided(
+            claims.PREDICTS, ratio, self._ratio, evidence=evidence, remarks=remarks
+        )
 
     def _uses_cores(self) -> Finding:
         histogram = self._table.histogram(self._version)
         return self._decided(
-            USES_CORES,
+            claims.USES_CORES,
             self._table.busy(self._version),
             self._busy,
             evidence={
@@ -153,17 +140,21 @@ class _Version:
         waits = self._table.waits(self._version)
         if not waits or not waits[0].share.effect > 0:
             return self._no_wait()
-        top, *others = waits
-        named = {"first": top.first, "profiles": top.profiles}
+        # A wait by itself limits nothing: the job may not depend on it.
+        costly = [one for one in waits if one.share.effect > self._cost]
+        limits = [one for one in costly if all(witness.holds for witness in self._depends(one))]
+        top = next(iter(limits or costly), waits[0])
+        others = [one for one in limits or waits if one is not top]
+        depends = self._depends(top)
+        first = self._table.first_of(self._version, {one.lock for one in (top, *others)})
+        named = {"first": first[top.lock], "profiles": first.total()}
         remarks = []
         if others and others[0].share.effect > 0:
             following = {"next": others[0].lock, "share": others[0].share.effect}
             remarks.append(Reason("next", following))
-        if top.kind == "condition":
-            remarks.append(Reason("condition"))
-        mostly = top.first >= _MOSTLY * top.profiles
+        mostly = named["first"] >= _MIN_FIRST_SHARE * named["profiles"]
         return self._decided(
-            LIMITING,
+            claims.LIMITING,
             top.share,
             self._cost,
             facts={"lock": top.lock},
@@ -171,11 +162,29 @@ class _Version:
                 "lock": top.lock,
                 "point": self._table.points_of(self._version).get(top.lock, ""),
                 "locks_percent": {one.lock: list(one.share) for one in waits},
+                "gain_percent": {one.lock: list(one.gain) for one in waits},
                 "self_reported_percent": {one.lock: list(one.reported) for one in waits},
             },
-            to_support=[Witness(mostly, Reason("others_alike", named), Reason("first", named))],
+            to_support=[
+                *depends,
+                Witness(mostly, Reason("others_alike", named), Reason("first", named)),
+            ],
             remarks=remarks,
         )
+
+    def _depends(self, wait: WaitShare) -> list[Witness]:
+        """What shows that the job is longer for a lock, if it was not measured without it."""
+        point = self._table.points_of(self._version).get(wait.lock)
+        if point and self._table.gain(self._version, point).measured.low > 0:
+            return []
+        gain = {"gain": wait.gain}
+        return [
+            Witness(wait.kind in _EXCLUSIVE, Reason("work", {"kind": wait.kind or "unknown"})),
+            Witness(math.isfinite(wait.gain.effect), Reason("no_gain")),
+            Witness(
+                wait.gain.low > self._cost, Reason("not_shorter", gain), Reason("shorter", gain)
+            ),
+        ]
 
     def _no_wait(self) -> Finding:
         """No wait was seen: refuted only where the recordings could have shown one."""
@@ -187,7 +196,7 @@ class _Version:
         elif math.isfinite(unseen.high):
             remarks.append(Reason("rare", {"long_ms": 1e3 * LONG_WAIT_S}))
         return self._decided(
-            LIMITING,
+            claims.LIMITING,
             unseen,
             self._cost,
             facts={"lock": "the costliest lock"},
@@ -201,11 +210,11 @@ class _Version:
         about = {"version": self._version}
         if not counted:
             nothing = Decision("inconclusive", (Reason("no_long_wait", {"threshold": self._cost}),))
-            return WAITS_AGREE.found(nothing, about=about, threshold=self._distortion)
-        verdict = _of_all(WAITS_AGREE, [one.apart for one in counted], self._distortion)
+            return claims.WAITS_AGREE.found(nothing, about=about, threshold=self._distortion)
+        verdict = _of_all(claims.WAITS_AGREE, [one.apart for one in counted], self._distortion)
         worst = max(counted, key=lambda one: max(abs(one.apart.low), abs(one.apart.high)))
         farthest = Reason("farthest", {"lock": worst.lock, "count": len(counted)})
-        return WAITS_AGREE.found(
+        return claims.WAITS_AGREE.found(
             Decision(verdict, (farthest,)),
             worst.apart,
             about=about,
@@ -222,7 +231,7 @@ class _Version:
             remarks.append(Reason("too_many_threads", sizes))
         elif share.low > self._cost:
             remarks.append(Reason("others_took", sizes))
-        return self._decided(RUN_QUEUE, share, self._cost, evidence=sizes, remarks=remarks)
+        return self._decided(claims.RUN_QUEUE, share, self._cost, evidence=sizes, remarks=remarks)
 
     # --- what a synchronisation point costs ------------------------------------------------------
 
@@ -230,7 +239,7 @@ class _Version:
         """Is the loop shorter without a synchronisation point?"""
         predicted = {"expected": gain.expected.effect, "bound": gain.bound.effect}
         known = math.isfinite(gain.bound.effect)
-        return GAIN.decided(
+        return claims.GAIN.decided(
             gain.measured,
             self._cost,
             about={"version": self._version, "point": gain.point},
@@ -245,10 +254,10 @@ class _Version:
         """Is what was gained below what the profile said at most? By the point farthest off."""
         if not gains:
             return []
-        verdict = _of_all(GAINS_BOUNDED, [gain.beyond for gain in gains], self._cost)
+        verdict = _of_all(claims.GAINS_BOUNDED, [gain.beyond for gain in gains], self._cost)
         worst = max(gains, key=lambda gain: gain.beyond.effect)
         return [
-            GAINS_BOUNDED.found(
+            claims.GAINS_BOUNDED.found(
                 Decision(verdict, (Reason("farthest", {"point": worst.point}),)),
                 worst.beyond,
                 about={"version": self._version},
@@ -292,7 +301,7 @@ def _order(table: ThreadTable) -> list[Finding]:
         reasons.append(Reason("alike"))
     effect = sum(signs.values()) / len(signs) if signs else math.nan
     return [
-        ORDER.found(
+        claims.ORDER.found(
             Decision(verdict, tuple(reasons)),
             Interval(effect, math.nan, math.nan),
             evidence={"pairs": signs},
@@ -376,6 +385,8 @@ def _waits(table: ThreadTable) -> pd.DataFrame:
     """One row a version and lock, the costliest first; a version without waits has one row."""
     rows: list[dict[str, Any]] = []
     for version in _profiled(table):
+        waits = table.waits(version)
+        first = table.first_of(version, {one.lock for one in waits})
         rows += [
             {
                 "version": version,
@@ -383,13 +394,14 @@ def _waits(table: ThreadTable) -> pd.DataFrame:
                 "kind": one.kind,
                 **_columns(
                     share_percent=one.share,
+                    gain_percent=one.gain,
                     self_reported_percent=one.reported,
                     apart_percent=one.apart,
                 ),
-                "first": one.first,
-                "profiles": one.profiles,
+                "first": first[one.lock],
+                "profiles": first.total(),
             }
-            for one in table.waits(version)
+            for one in waits
         ] or [{"version": version, "lock": None, **_columns(share_percent=NO_INTERVAL)}]
     return pd.DataFrame(rows)
 

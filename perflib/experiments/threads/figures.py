@@ -5,29 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from perflib.experiments.threads.analyse import tables
-from perflib.framework.plots import intervals, log_ticks
+from perflib.framework.plots import dots, intervals, log_ticks, panel
 from perflib.framework.published import published
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from perflib.model.run import Run
-
-__all__ = ["plots"]
+from perflib.model.run import Run
 
 _PUBLISHED_THREADS = 8  # of the job of Jones 2015
 _MUTED = "0.6"
-_MOST_LOCKS = 6  # of a version
-_LEAST_SHARE = 0.02  # of the costliest lock's
-_MOST_BARS = 40
+_MAX_LOCKS = 6  # of a version
+_MIN_SHARE = 0.02  # of the costliest lock's
+_MAX_BARS = 40
 _STATES = {
     "running": "C0",
     "spinning": "C5",
@@ -64,8 +59,7 @@ def plots(run: Run) -> dict[str, Callable[[], Figure]]:
 
 def _calibration(table: pd.DataFrame) -> Figure:
     """Speed-up against effective concurrency, both for each thread, and those of Jones 2015."""
-    figure = Figure(figsize=(7.5, 5.6))
-    axes = figure.subplots()
+    figure, axes = panel(7.5, 5.6)
     axes.plot([0, 1.05], [0, 1.05], color="0.3", lw=1, label="concurrency = speed-up")
     theirs = published("vtune_calibration").set_index("version")
     for name, they in theirs.iterrows():
@@ -104,9 +98,8 @@ def _states(table: pd.DataFrame) -> Figure:
 
 def _concurrency(table: pd.DataFrame) -> Figure:
     """For which share of the time so many threads ran at once, version by version."""
-    figure = Figure(figsize=(8, 4.8))
-    axes = figure.subplots()
-    table = table[table["threads_at_once"] < _MOST_BARS]
+    figure, axes = panel(8, 4.8)
+    table = table[table["threads_at_once"] < _MAX_BARS]
     names = {}
     for version, mine in table.groupby("version", sort=False):
         mean, low, high = mine[["effective", "effective_low", "effective_high"]].iloc[0]
@@ -166,8 +159,8 @@ def _gains(table: pd.DataFrame) -> Figure:
     place = np.arange(len(table))[::-1]
     bounds = table["bound_percent"].fillna(0.0)
     axes.barh(place, bounds, color=_MUTED, alpha=0.45, height=0.7, label="profile: at most")
-    _dots(axes, place + 0.14, table, "expected_percent", "D", "C0", "profile: expected")
-    _dots(axes, place - 0.14, table, "measured_percent", "o", "C3", "measured")
+    dots(axes, place + 0.14, table, "expected_percent", ("D", "C0", "profile: expected"))
+    dots(axes, place - 0.14, table, "measured_percent", ("o", "C3", "measured"))
     axes.axvline(0, color="0.3", lw=0.8)
     named = zip(table["version"], table["point"], strict=True)
     axes.set_yticks(place, [f"{version} without {point}" for version, point in named])
@@ -184,12 +177,11 @@ def _gains(table: pd.DataFrame) -> Figure:
 
 def _overhead(table: pd.DataFrame, *, limit: float) -> Figure:
     """The job's time under the profile over that alone, and those of Jones 2015."""
-    figure = Figure(figsize=(8, 2.1 + 0.5 * len(table)))
-    axes = figure.subplots()
+    figure, axes = panel(8, 2.1 + 0.5 * len(table))
     place = np.arange(len(table))[::-1]
     axes.axvline(1, color="0.3", lw=0.8)
     axes.axvline(1 + limit / 100, color="C3", ls="--", lw=1.2, label=f"{limit:g} % longer")
-    _dots(axes, place, table, "time_ratio", "o", "C0", "measured, 95 % interval")
+    dots(axes, place, table, "time_ratio", ("o", "C0", "measured, 95 % interval"))
     theirs = table["published_time_ratio"].to_numpy(np.float64)
     for at, ratio in zip(place, theirs, strict=True):
         if math.isfinite(ratio):
@@ -226,7 +218,7 @@ def _critical_path(table: pd.DataFrame) -> Figure:
     """What the critical path consists of: parts that a lock holds up, and the others' states."""
     locks = table[table["by"] == "lock"]
     largest = locks[locks["name"] != ""].groupby("name", sort=False)["share_percent"].max()
-    named = list(largest.nlargest(_MOST_LOCKS).index)
+    named = list(largest.nlargest(_MAX_LOCKS).index)
     shares = locks.pivot_table(
         index="version", columns="name", values="share_percent", aggfunc="sum", fill_value=0.0,
         sort=False,
@@ -247,8 +239,7 @@ def _critical_path(table: pd.DataFrame) -> Figure:
 
 def _stacked(shares: pd.DataFrame, colours: dict[str, str], title: str, what: str) -> Figure:
     """A bar a version, in parts of these colours."""
-    figure = Figure(figsize=(8, 2.1 + 0.5 * len(shares)))
-    axes = figure.subplots()
+    figure, axes = panel(8, 2.1 + 0.5 * len(shares))
     place = np.arange(len(shares))[::-1]
     left = np.zeros(len(shares))
     for name, colour in colours.items():
@@ -269,10 +260,10 @@ def _stacked(shares: pd.DataFrame, colours: dict[str, str], title: str, what: st
 
 
 def _costly(locks: pd.DataFrame) -> pd.DataFrame:
-    """The costliest few of a version, without those that are nothing beside the first."""
+    """The costliest few of a version, without those that are negligible compared with the first."""
     share = locks["share_percent"]
-    costly: pd.DataFrame = locks[(share > 0) & (share >= _LEAST_SHARE * share.max())]
-    return costly.head(_MOST_LOCKS)
+    costly: pd.DataFrame = locks[(share > 0) & (share >= _MIN_SHARE * share.max())]
+    return costly.head(_MAX_LOCKS)
 
 
 def _bars(axes: Axes, place: Any, table: pd.DataFrame, column: str, colour: str) -> None:
@@ -281,17 +272,3 @@ def _bars(axes: Axes, place: Any, table: pd.DataFrame, column: str, colour: str)
         place, table[column].fillna(0.0), xerr=np.abs(np.nan_to_num(ends)), height=0.36,
         color=colour, error_kw={"capsize": 2, "lw": 1, "ecolor": "0.2"},
     )  # fmt: skip
-
-
-def _dots(
-    axes: Axes,
-    place: Any,
-    table: pd.DataFrame,
-    column: str,
-    mark: str,
-    colour: str,
-    label: str,
-) -> None:
-    low, high = table[f"{column}_low"], table[f"{column}_high"]
-    style = {"fmt": mark, "ms": 5, "color": colour, "label": label}
-    intervals(axes, table[column], place, low, high, horizontal=True, **style)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from perflib.experiments.threads import points_of
+import pandas as pd
+
+from perflib.experiments.threads import ThreadsParams, points_of
 from perflib.experiments.threads.table import ThreadTable
 from perflib.experiments.threads.trials import (
     ALONE,
@@ -16,20 +18,13 @@ from perflib.experiments.threads.trials import (
     Configuration,
     ThreadTrials,
 )
+from perflib.framework.experiment import Session
 from perflib.instruments.joblog.jobrun import job_argv
 from perflib.instruments.threads.record import backends, chosen
 from perflib.kernels import build
 from perflib.measure.jobs import event_loop
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from perflib.experiments.threads import ThreadsParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["plan", "take"]
-
-_LEAST_S = 8.0
+_MIN_S = 8.0
 _ANY = "the job"  # in the place of a version, where it is not our event loop
 
 
@@ -63,7 +58,7 @@ def take(params: ThreadsParams, session: Session) -> str:
             len(session.plan["configurations"]),
             trials.take,
             lambda samples: 0.0 if running else _half_width(samples),
-            least_s=0.0 if running else _LEAST_S,
+            least_s=0.0 if running else _MIN_S,
         )
     finally:
         if not any("columns" in trial for trial in session.journal.trials):

@@ -1,19 +1,14 @@
-"""The recordings that a run leaves beside its file: the last one of each version."""
+"""The recordings that a run leaves next to its file: the last one of each version."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from perflib.framework import recordings as recorded_runs
 from perflib.instruments.threads.recording import Recording
-from perflib.model.store import runs_dir
-
-if TYPE_CHECKING:
-    from perflib.model.run import Run
-
-__all__ = ["kept", "recordings"]
+from perflib.model.run import Run
+from perflib.store.run_files import runs_dir
 
 
 def kept(run: Run) -> dict[str, Path]:

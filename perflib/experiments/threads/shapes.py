@@ -6,9 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-__all__ = ["BY_LOCK", "HISTOGRAM", "SELF_REPORT"]
-
-_MOST_THREADS = 2**16
+_MAX_THREADS = 2**16
 _Seconds = Annotated[float, Field(ge=0, le=10**9, allow_inf_nan=False)]
 
 
@@ -17,6 +15,7 @@ class _LockWaits(BaseModel):
     waits: Annotated[int, Field(ge=0, le=10**15)]
     waiting_s: _Seconds
     ready_s: _Seconds
+    gain_s: _Seconds = 0.0
 
 
 class _SelfReported(BaseModel):
@@ -26,4 +25,4 @@ class _SelfReported(BaseModel):
 
 BY_LOCK = dict[str, _LockWaits]
 SELF_REPORT = dict[str, _SelfReported]
-HISTOGRAM = Annotated[list[_Seconds], Field(max_length=_MOST_THREADS)]
+HISTOGRAM = Annotated[list[_Seconds], Field(max_length=_MAX_THREADS)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,22 +19,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from perflib.experiments.threads.trials import ALONE, ONE, PROFILED, WITHOUT
 from perflib.framework.samples import round_starts, usable
 from perflib.stats.interval import NO_INTERVAL, Interval, percent
-from perflib.stats.intervals import block_means, t_interval, time_blocks
+from perflib.stats.intervals import Floats, batch_means, t_interval, time_batches
 
-__all__ = ["LONG_WAIT_S", "Gain", "ThreadTable", "WaitShare", "removed"]
-
-Floats = NDArray[np.float64]
 _ALPHA = 0.05
 _WHOLE = 0.999  # of the loop is recorded where its waits are compared with what the job reports
-_MOST_STEPS, _SETTLED, _TINY = 500, 1e-7, 1e-12
-_MOST_LOG = 700.0
-_MOST_MODELLED = 512  # threads: the model goes through them one by one, in each of its steps
-LONG_WAIT_S = 0.01  # what limits a job is seldom one lock held for longer
+_MAX_STEPS, _CONVERGED, _MIN_POSITIVE = 500, 1e-7, 1e-12
+_MAX_LOG = 700.0
+_MAX_MODELLED = 512  # threads: the model goes through them one by one, in each of its steps
+LONG_WAIT_S = 0.01  # what limits a job is rarely one lock held for longer
 _OF_THE_PROFILE = (
     "locks", "limiting", "concurrency", "concurrency_s", "recorded_s", "whole_s", "cpus",
     "running_s", "ready_s", "free_ready_s", "waiting_s", "sleeping_s", "spinning_s", "unknown_s",
@@ -43,8 +40,10 @@ _OF_THE_PROFILE = (
 
 @dataclass(frozen=True)
 class WaitShare:
-    """What one lock costs: percent of the threads' time, and in how many profiles it was the first.
+    """What one lock costs: percent of the threads' time.
 
+    ``gain``: by how much the job would be shorter without, by who waits for whom, in percent; no
+    number where no row has it.
     ``reported``: the same as the job reports it, in the same trials; ``apart``: how much more the
     profile says, in percent of that, with an interval that holds for all locks together.
     """
@@ -52,8 +51,7 @@ class WaitShare:
     lock: str
     kind: str
     share: Interval
-    first: int
-    profiles: int
+    gain: Interval
     reported: Interval
     apart: Interval
 
@@ -151,9 +149,9 @@ class ThreadTable:
         if by_round.empty:
             return NO_INTERVAL
         starts = round_starts(self._rounds, by_round.index)
-        blocks = time_blocks(starts, len(by_round))
+        blocks = time_batches(starts, len(by_round))
         values = np.array(by_round, dtype=np.float64)
-        means = block_means(values[:, None], blocks)[:, 0]
+        means = batch_means(values[:, None], blocks)[:, 0]
         return t_interval(means, confidence)
 
     def job_s(self, version: str, way: str) -> Interval:
@@ -190,7 +188,8 @@ class ThreadTable:
         return _exp(self._interval(log))
 
     def _log_concurrency(self, version: str) -> pd.Series[float]:
-        return _on_values(np.log, self._profile(version, "concurrency"))
+        concurrency = self._profile(version, "concurrency")
+        return _on_values(np.log, concurrency.where(concurrency > 0))  # 0: all of it slept
 
     def differences(self, first: str, second: str, confidence: float) -> tuple[Interval, Interval]:
         """How much more, in percent, the second version has: of concurrency, of speed-up."""
@@ -289,11 +288,10 @@ class ThreadTable:
         return self._waits[version]
 
     def _all_waits(self, version: str) -> Iterator[WaitShare]:
-        mine = self._profiled[version]
         kinds = self._locks(version)
         reports = self._reports(version)
         kinds |= {name: "" for report in reports for name in report if name not in kinds}
-        awake, first = self._awake_s(version), mine["limiting"].value_counts()
+        awake = self._awake_s(version)
         for lock, kind in kinds.items():
             here = self._waited(version, [lock])
             reported = pd.Series(
@@ -303,9 +301,34 @@ class ThreadTable:
             apart = 100 * (here / reported.where(reported > 0) - 1)
             together = 1 - _ALPHA / len(kinds)
             yield WaitShare(
-                lock, kind, self._interval(100 * here / awake), int(first.get(lock, 0)), len(mine),
+                lock, kind, self._interval(100 * here / awake), self._gain(version, lock),
                 self._interval(100 * reported / awake), self._interval(apart, together),
             )  # fmt: skip
+
+    def _gain(self, version: str, lock: str) -> Interval:
+        """By how much the job would be shorter without a lock's waits, in percent.
+
+        However little is waited for, the CPUs have the threads' work to do.
+        """
+        mine = self._profiled[version]
+        nothing = {"gain_s": 0.0}
+        seconds = [
+            locks.get(lock, nothing)["gain_s"]
+            if all("gain_s" in one for one in locks.values())
+            else math.nan
+            for locks in mine["lock_table"]
+        ]
+        gain_s = pd.Series(seconds, index=mine.index, dtype=np.float64)
+        recorded_s = self._profile(version, "recorded_s")
+        least_s = self._profile(version, "running_s") / self._profile(version, "cpus")
+        return self._interval(
+            100 * gain_s.clip(upper=(recorded_s - least_s).clip(lower=0)) / recorded_s
+        )
+
+    def first_of(self, version: str, names: Collection[str]) -> Counter[str]:
+        """In how many profiles each of some locks was the costliest of them."""
+        tables = self._profiled[version]["lock_table"]
+        return Counter(next((one for one in locks if one in names), "") for locks in tables)
 
     def unseen_wait(self, version: str) -> Interval:
         """Where no wait was seen: the share of the threads' time that may be waiting all the same.
@@ -316,7 +339,7 @@ class ThreadTable:
         """
         awake, unknown_s = self._awake_s(version), self._profile(version, "unknown_s")
         unknown = self._interval(100 * unknown_s / awake)
-        seen_s = max(float((awake - unknown_s).sum()), _TINY)
+        seen_s = max(float((awake - unknown_s).sum()), _MIN_POSITIVE)
         bound = unknown.high - 100 * math.log(_ALPHA) * LONG_WAIT_S / seen_s
         if not math.isfinite(bound):
             return Interval(0.0, math.nan, math.nan)
@@ -398,14 +421,16 @@ def removed(waiting: Floats, threads: int) -> Floats:
     """
     waits = np.maximum(waiting, 0.0)
     worked = 1 - waits.sum(axis=-1)
-    if not 2 <= threads <= _MOST_MODELLED or not waits.size or (worked <= 0).any():
+    if not 2 <= threads <= _MAX_MODELLED or not waits.size or (worked <= 0).any():
         return waits
     held = np.sqrt(waits * worked[..., None] / (threads - 1))
-    for _ in range(_MOST_STEPS):
-        held = held * np.minimum(1.0, worked / np.maximum(held.sum(axis=-1), _TINY))[..., None]
+    for _ in range(_MAX_STEPS):
+        held = (
+            held * np.minimum(1.0, worked / np.maximum(held.sum(axis=-1), _MIN_POSITIVE))[..., None]
+        )
         found = _network(threads, worked, held)
         better = held * np.sqrt(np.divide(waits, found, out=np.zeros_like(waits), where=found > 0))
-        settled = float(np.abs(better - held).max()) < _SETTLED
+        settled = float(np.abs(better - held).max()) < _CONVERGED
         held = better
         if settled:
             break
@@ -435,4 +460,4 @@ def _on_values(function: Callable[[Floats], Floats], values: pd.Series[float]) -
 
 
 def _exp(log: Interval) -> Interval:
-    return Interval(*(math.exp(min(end, _MOST_LOG)) for end in log))
+    return Interval(*(math.exp(min(end, _MAX_LOG)) for end in log))

@@ -4,20 +4,30 @@ A profile says where threads spend CPU time. Where threads wait for each other, 
 question than what would make the job faster: a function may take a third of the time and gain
 nothing. Here the job itself is asked, after C. Curtsinger and E. Berger (Coz, SOSP 2015): a target
 seems faster where all other threads are delayed while a thread is in it. Of our own event loop the
-truth is measured beside it: the same function, really made cheaper.
+truth is measured as well: the same function, really made cheaper.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from perflib.experiments.what_if.claims import CLAIMS
 from perflib.framework.experiment import Experiment
 from perflib.framework.jobs import JOB_COMMAND, JOB_TIMEOUT_S, check_command
-from perflib.framework.params import AnyWords, Params, budget, parameter, precision, split_items
-from perflib.framework.schema import Column
+from perflib.framework.params import (
+    AnyWords,
+    Items,
+    OrNone,
+    Params,
+    budget,
+    limit,
+    parameter,
+    precision,
+)
+from perflib.framework.schema import Column, key, ok
+from perflib.framework.steps import Drawing, Steps
 from perflib.measure.jobs import event_loop
 from perflib.model.errors import choose
 
@@ -29,16 +39,7 @@ CANNOT_SEE = (
     "than cores gains may be off"
 )
 
-Speedups = Annotated[
-    list[Annotated[float, Field(gt=0, le=100)]],
-    BeforeValidator(split_items),
-    Field(min_length=1, max_length=12),
-]
-# The command line and the form read the word 'none' as no value.
-Callers = Annotated[
-    Literal["dwarf", "fp", "none"],
-    BeforeValidator(lambda value: "none" if value is None else value),
-]
+Speedups = Annotated[Items[Annotated[float, Field(gt=0, le=100)]], Field(max_length=12)]
 
 
 def sizes_of(words: list[str]) -> dict[str, int]:
@@ -100,14 +101,12 @@ class WhatIfParams(Params):
     sample_period_us: float = parameter(
         1000.0, "CPU time between two samples of a thread", "us", ge=100, le=1e5
     )
-    callers: Callers = parameter(
+    callers: OrNone[Literal["dwarf", "fp", "none"]] = parameter(
         "dwarf",
         "how a sample in what a target calls is recognised: 'dwarf' (unwind tables), 'fp' (frame "
         "pointers), 'none' (it is not)",
     )
-    gain_percent: float = parameter(
-        3.0, "a gain counts from this on", "percent", gt=0, le=100
-    )  # fmt: skip
+    gain_percent: float = limit(3.0, "a gain counts from this on", le=100)  # fmt: skip
     off_percent: float = parameter(
         5.0,
         "predictions differ from this on: of a profile, and from what is really gained",
@@ -146,36 +145,17 @@ class WhatIf(Experiment):
     claims = CLAIMS
     published_table = "vtune_calibration"
     columns = (
-        Column("round", "integer", "", "number of the round; comparisons are within", True, "key"),
+        key("round", "integer", "number of the round; comparisons are within"),
         Column("position", "integer", "", "place of the trial in its round"),
-        Column("target", "text", "", "the function or the lock", True, "key"),
-        Column(
-            "kind",
-            "text",
-            "",
-            "what the target is",
-            True,
-            "key",
-            values=("function", "lock", "lock_taken_in"),
-        ),
-        Column(
+        key("target", "text", "the function or the lock"),
+        key("kind", "text", "what the target is", values=("function", "lock", "lock_taken_in")),
+        key(
             "way",
             "text",
-            "",
             "control and again: nothing is faster; virtual: by delays; real: less work",
-            True,
-            "key",
             values=("control", "again", "virtual", "real"),
         ),
-        Column(
-            "speedup_percent",
-            "number",
-            "",
-            "by how much the target is faster",
-            True,
-            "key",
-            most=100,
-        ),
+        key("speedup_percent", "number", "by how much the target is faster", most=100),
         Column("job_s", "number", "s", "the program, from load to end", True, "measured"),
         Column("delay_s", "number", "s", "delays inserted, which every thread has paid", True),
         Column("target_s", "number", "s", "CPU time in the target, of all threads"),
@@ -188,7 +168,7 @@ class WhatIf(Experiment):
         Column("cpus", "integer", "", "how many the job may use"),
         Column("ticks", "boolean", "", "samples came at the kernel's ticks only"),
         Column("start_ns", "integer", "ns", "when the trial began"),
-        Column("ok", "boolean", "", "false: the target's file was not loaded; it is not used"),
+        ok("the target's file was not loaded"),
     )
     tables = {
         "gains": "what each target gains by how much faster it is: predicted, by a profile, real",
@@ -210,6 +190,16 @@ class WhatIf(Experiment):
         from perflib.instruments.what_if.trial import unavailable
 
         return unavailable()
+
+    def _steps(self) -> Steps[WhatIfParams]:
+        from perflib.experiments.what_if import analyse, measure
+
+        return Steps(measure, analyse, pilot=measure.pilot, levels=analyse.levels)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.what_if import figures
+
+        return figures
 
 
 experiment = WhatIf()

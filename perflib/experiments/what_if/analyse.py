@@ -16,8 +16,6 @@ from perflib.model.run import Run
 from perflib.stats.decide import Reason
 from perflib.stats.interval import Interval
 
-__all__ = ["findings", "levels", "tables"]
-
 
 def findings(run: Run) -> list[Finding]:
     """Of each target the gain at its largest speed-up; then the method against itself."""

@@ -1,28 +1,23 @@
-"""The figures of gains: against the speed-up, and beside what a profile suggests."""
+"""The figures of gains: against the speed-up, and compared with what a profile suggests."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from perflib.experiments.what_if.analyse import tables
-from perflib.framework.plots import intervals
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from perflib.model.run import Run
-
-__all__ = ["plots"]
+from perflib.framework.plots import dots
+from perflib.model.run import Run
 
 _COLUMNS = 3
 _MUTED = "0.55"
+_GAIN = "o", "C0", "predicted (delays)"
+_REAL = "s", "C3", "really made cheaper"  # the truth is known of our own job alone
 _KINDS = {"function": "function", "lock": "lock", "lock_taken_in": "lock"}
 
 
@@ -74,8 +69,8 @@ def _panel(axes: Axes, mine: pd.DataFrame) -> None:
     axes.axhline(0, color="0.3", lw=0.8)
     slope = float((mine["profile_percent"] / mine["speedup_percent"]).mean())
     axes.plot([0, 100], [0, 100 * slope], color=_MUTED, ls="--", label="share of CPU time")
-    _dots(axes, x - 1.2, mine, "gain_percent", "o", "C0", "predicted (delays)")
-    _dots(axes, x + 1.2, mine, "real_percent", "s", "C3", "really made cheaper")
+    dots(axes, x - 1.2, mine, "gain_percent", _GAIN, horizontal=False)
+    dots(axes, x + 1.2, mine, "real_percent", _REAL, horizontal=False)
 
 
 def _targets(table: pd.DataFrame) -> Figure:
@@ -88,12 +83,8 @@ def _targets(table: pd.DataFrame) -> Figure:
         place, table["profile_percent"].fillna(0.0), color=_MUTED, alpha=0.45, height=0.66,
         label="by its share of CPU time",
     )  # fmt: skip
-    _dots(
-        axes, place + 0.13, table, "gain_percent", "o", "C0", "predicted (delays)", horizontal=True
-    )
-    _dots(
-        axes, place - 0.13, table, "real_percent", "s", "C3", "really made cheaper", horizontal=True
-    )
+    dots(axes, place + 0.13, table, "gain_percent", _GAIN)
+    dots(axes, place - 0.13, table, "real_percent", _REAL)
     kinds = table["kind"].map(_KINDS)
     named = zip(table["target"], kinds, table["speedup_percent"], strict=True)
     axes.set_yticks(place, [f"{name} ({kind}), {percent:g} %" for name, kind, percent in named])
@@ -104,28 +95,6 @@ def _targets(table: pd.DataFrame) -> Figure:
     axes.grid(visible=False, axis="y")
     figure.legend(fontsize="small", ncols=3, loc="outside lower center")
     return figure
-
-
-def _dots(
-    axes: Axes,
-    places: npt.NDArray[Any],
-    table: pd.DataFrame,
-    column: str,
-    mark: str,
-    colour: str,
-    label: str,
-    *,
-    horizontal: bool = False,
-) -> None:
-    values = table[column].to_numpy(np.float64)
-    if not np.isfinite(values).any():  # the truth is known of our own job alone
-        return
-    low, high = (table[f"{column}_{end}"].to_numpy(np.float64) for end in ("low", "high"))
-    style: dict[str, Any] = {"fmt": mark, "ms": 5, "color": colour, "label": label}
-    if horizontal:
-        intervals(axes, values, places, low, high, horizontal=True, **style)
-    else:
-        intervals(axes, places, values, low, high, **style)
 
 
 def _limits(table: pd.DataFrame) -> tuple[float, float]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from perflib.experiments.what_if import CANNOT_SEE, sizes_of
+from perflib.experiments.what_if import CANNOT_SEE, WhatIfParams, sizes_of
 from perflib.experiments.what_if.table import GainTable
+from perflib.framework.experiment import Session
 from perflib.framework.jobs import Jobs
 from perflib.instruments.joblog.jobrun import job_argv
-from perflib.instruments.what_if.shared import NO_TARGET, Place, Target
+from perflib.instruments.what_if.shared import NO_TARGET, AddressRange, VirtualSpeedup
 from perflib.instruments.what_if.targets import costliest, functions, locks
 from perflib.instruments.what_if.trial import run_trial
 from perflib.kernels import build
@@ -20,13 +21,7 @@ from perflib.measure.process import WorkerError
 from perflib.measure.schedule import Columns
 from perflib.model.errors import MeasurementError, UserError
 
-if TYPE_CHECKING:
-    from perflib.experiments.what_if import WhatIfParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["pilot", "plan", "take"]
-
-_LEAST_S = 8.0
+_MIN_S = 8.0
 _SIZE_OF = {  # of the event loop: the size that makes a target cheaper, and nothing else
     "formula_parse": "formula",
     "formula_construct": "formula",
@@ -67,7 +62,7 @@ def pilot(params: WhatIfParams, plan: Mapping[str, Any]) -> dict[str, Any]:
         first = run_trial(argv, NO_TARGET, 0.0, **how)
     except WorkerError as error:
         raise MeasurementError(str(error)) from error
-    targets: list[Target] = []
+    targets: list[VirtualSpeedup] = []
     for expression in params.functions:
         targets += functions(expression, first.modules)
     targets += locks(params.locks, first.modules)
@@ -92,7 +87,7 @@ def pilot(params: WhatIfParams, plan: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _configurations(params: WhatIfParams, targets: list[Target]) -> list[list[Any]]:
+def _configurations(params: WhatIfParams, targets: list[VirtualSpeedup]) -> list[list[Any]]:
     """Which target, which way, and how much faster."""
     found: list[list[Any]] = [[0, "again", 0.0]]
     for which, target in enumerate(targets):
@@ -111,7 +106,7 @@ def take(params: WhatIfParams, session: Session) -> str:
         len(session.plan["configurations"]),
         trials.take,
         lambda samples: GainTable(samples).half_width(),
-        least_s=_LEAST_S,
+        least_s=_MIN_S,
     )
     if params.job == "event_loop":
         session.provenance["program"] = build("event_loop", executable=True).provenance
@@ -131,7 +126,9 @@ class _Trials(Jobs):
         self._checksums: dict[tuple[str, float], str] = {}
         self._problems: dict[str, None] = {}
         self._targets = [
-            Target(one["kind"], one["name"], tuple(Place(**each) for each in one["places"]))
+            VirtualSpeedup(
+                one["kind"], one["name"], tuple(AddressRange(**each) for each in one["places"])
+            )
             for one in plan["targets"]
         ]
 

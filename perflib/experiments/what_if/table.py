@@ -6,21 +6,16 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from perflib.framework.samples import round_starts, usable
-from perflib.stats.interval import NO_INTERVAL, Interval
-from perflib.stats.intervals import block_means, t_interval, time_blocks
-
-__all__ = ["OTHERS_SHARE", "GainTable", "Key"]
+from perflib.stats.interval import NO_INTERVAL, Interval, widest
+from perflib.stats.intervals import batch_means, t_interval, time_batches
 
 OTHERS_SHARE = 0.05
 """A trial whose threads were ready without a core for a larger share of their time is left out."""
 
-_LEAST_ROUNDS = 4  # of trials that had their cores: else all are used
-
-Floats = npt.NDArray[np.float64]
+_MIN_ROUNDS = 4  # of trials that had their cores: else all are used
 
 
 @dataclass(frozen=True, order=True)
@@ -70,7 +65,7 @@ class GainTable:
     # --- the job ----------------------------------------------------------------------------------
 
     def others_share(self) -> float:
-        """In which share of the trials threads were long ready without a core."""
+        """In which share of the trials threads were long ready and waiting for a core."""
         return float(1 - self.rows["own_cores"].mean())
 
     def threads(self) -> tuple[int, int]:
@@ -137,7 +132,7 @@ class GainTable:
             for one in self.targets
             if (speedups := self.speedups(one))
         ]
-        return max((one if math.isfinite(one) else math.inf for one in widths), default=math.inf)
+        return widest(widths, default=math.inf)
 
     # --- parts ------------------------------------------------------------------------------------
 
@@ -161,15 +156,15 @@ class GainTable:
         if not seen.any():
             return NO_INTERVAL
         starts = self._starts[seen] if self._starts is not None else None
-        blocks = time_blocks(starts, int(seen.sum()))
-        return t_interval(block_means(values[seen][:, None], blocks)[:, 0])
+        blocks = time_batches(starts, int(seen.sum()))
+        return t_interval(batch_means(values[seen][:, None], blocks)[:, 0])
 
     def _enough_own_cores(self) -> bool:
         """Whether every configuration keeps enough rounds without the trials that others slowed."""
         keys = ["kind", "target", "way", "speedup_percent"]
         kept = self.rows[self.rows["own_cores"]].groupby(keys)["round"].nunique()
         wanted = self.rows.groupby(keys)["round"].nunique()
-        return bool((kept.reindex(wanted.index, fill_value=0) >= _LEAST_ROUNDS).all())
+        return bool((kept.reindex(wanted.index, fill_value=0) >= _MIN_ROUNDS).all())
 
 
 def _less(log_ratio: pd.Series[float]) -> pd.Series[float]:

@@ -1,4 +1,4 @@
-"""What others published, as tables to show beside what is measured here."""
+"""What others published, as tables to compare with what is measured here."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ __all__ = ["published"]
 
 
 def published(name: str) -> pd.DataFrame:
-    """A published table, as printed in its source (see README.md beside it)."""
+    """A published table, as printed in its source (see README.md in this folder)."""
     return pd.read_csv(Path(__file__).parent / f"{name}.csv")

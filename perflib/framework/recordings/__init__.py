@@ -1,7 +1,7 @@
 """Recorded runs: measured once, on machines that are named, and given in place of measuring.
 
 A recorded machine is a folder of runs, as `perflib export` writes them, and of an ``about.toml``
-that says what the machine is. Those that travel with perflib lie beside this module (README.md
+that says what the machine is. Those that travel with perflib are in this folder (README.md
 there says how they are made); the path of any other folder serves as well. A recorded run is never
 given for other parameters than those it was measured with.
 """
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import Params
 from perflib.model.errors import MeasurementError, UserError, choose
-from perflib.model.reading import read_records, read_run
 from perflib.model.run import is_exercise
+from perflib.store.reading import read_records, read_run
 
 if TYPE_CHECKING:
     from perflib.model.run import Run
@@ -38,7 +38,7 @@ __all__ = [
 
 _ABOUT = "about.toml"
 _ANALYSIS = "_percent"  # thresholds of the analysis end so: they change no sample
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 _ASKED_FOR = re.compile(r'pl\.experiment\(\s*"(\w+)"')
 
 
@@ -120,9 +120,9 @@ def machine_for(notebook: Path) -> str:
     The one with runs of most of its experiments; of several that with the most runs of them, for
     exercises need some, too; then that with the most runs.
     """
-    asked = experiments_in(notebook)
+    wanted = experiments_in(notebook)
     has = {
-        name: [one.experiment for one in recordings(name) if one.experiment in asked]
+        name: [one.experiment for one in recordings(name) if one.experiment in wanted]
         for name in machines()
     }
     return max(has, key=lambda name: (len(set(has[name])), len(has[name]), len(recordings(name))))
@@ -210,8 +210,8 @@ def _no_such(
     nearest: dict[str, Any],
     differ: list[str],
 ) -> str:
-    parts = [f"{name} = {wanted[name]!r} ({nearest[name]!r})" for name in differ[:_MOST_NAMED]]
-    more = f" and {len(differ) - _MOST_NAMED} more" if len(differ) > _MOST_NAMED else ""
+    parts = [f"{name} = {wanted[name]!r} ({nearest[name]!r})" for name in differ[:_MAX_NAMED]]
+    more = f" and {len(differ) - _MAX_NAMED} more" if len(differ) > _MAX_NAMED else ""
     return (
         f"no run of {experiment.name} with these parameters was recorded on {machine}; the nearest "
         f"one differs (its own in brackets) in {', '.join(parts)}{more}: give what was recorded, "
@@ -220,7 +220,7 @@ def _no_such(
 
 
 def folder_of(machine: str) -> Path:
-    """Where the runs of a recorded machine lie, and what they left beside them.
+    """Where the runs of a recorded machine are, with the files that they left.
 
     Raises
     ------

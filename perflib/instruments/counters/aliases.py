@@ -7,8 +7,6 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Alias", "aliases"]
-
 
 @dataclass(frozen=True)
 class Alias:

@@ -18,18 +18,20 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.instruments.counters.events import Event
-from perflib.instruments.counters.groups import Group, Opener, Requested, open_counter
+from perflib.instruments.counters.groups import (
+    CLOCK,
+    CounterGroup,
+    Opener,
+    Requested,
+    open_counter,
+)
 from perflib.instruments.counters.kernel_names import SOFTWARE
 from perflib.instruments.counters.on_disk import RECORD, CountFiles
+from perflib.instruments.counters.readings import since
 from perflib.instruments.counters.series import Series
 from perflib.instruments.counters.system_counts import MISSING, SYSTEM_COUNTS, SystemCounts
 from perflib.instruments.counters.watched import Watched, watch
 
-__all__ = ["Counted", "Counting"]
-
-# PERF_COUNT_SW_DUMMY never happens and is always on: it says how long what is watched ran.
-_CLOCK = Event("clock", type=1, config=9, exclude_kernel=True)
 _CPUS_EVERY_S = 1.0
 _UNITS = {"task-clock": "ns", "cpu-clock": "ns"}
 SYSTEM = "kernel"  # the set of what the kernel counts itself
@@ -166,30 +168,36 @@ class Counting:
         elapsed_ns = now_ns - self._last_ns
         if elapsed_ns <= 0:
             return
-        take_turns = len(self._rotating) > 1
-        if take_turns:  # before it is read: nothing of the next interval is in it
-            self._rotating[self._on].disable()
-        rows = [*self._of_sets(), *self._of_kernel(elapsed_ns)]
+        resting: list[CounterGroup] = []
+        if len(self._rotating) > 1:
+            # The next set counts while the last one is read and written: none of the time is lost.
+            last = self._rotating[self._on]
+            last.disable()
+            self._on = self._turn()
+            self._rotating[self._on].enable()
+            resting = [group for group in self._rotating if group is not last]
+        rows = [*self._of_sets(resting), *self._of_kernel(elapsed_ns)]
         record = np.zeros(len(rows), dtype=RECORD)
         for place, (number, value, on_ns, all_ns) in enumerate(rows):
             record[place] = (wall_ns, elapsed_ns, number, value, on_ns, all_ns)
         self.files.append(record)
         self.series.add(record)
         self._last_ns = now_ns
-        if take_turns:
-            self._on = self._turn()
-            self._rotating[self._on].enable()
         if self._online is not None and time.monotonic() - self._checked_s > _CPUS_EVERY_S:
             self._check_cpus()
 
-    def _of_sets(self) -> list[tuple[int, float, float, float]]:
-        """Of each counter: what it counted, how long it was on, how long it should have been."""
+    def _of_sets(self, resting: Sequence[CounterGroup]) -> list[tuple[int, float, float, float]]:
+        """Of each counter: what it counted, how long it was on, how long it should have been.
+
+        Of those that were resting nothing, although one of them counts by now.
+        """
         if not self._groups:
             return []
         clock = self._change(self._clock)["enabled_ns"][:, 0].astype(np.float64)
         found = []
         for group in self._groups:
-            change = self._change(group)
+            before = self._before[id(group)]
+            change = since(before, before) if group in resting else self._change(group)
             for at, event in enumerate(group.events):
                 values, running = change["value"][:, at], change["running_ns"][:, at]
                 for cpu, targets in self._targets(len(values)):
@@ -208,15 +216,10 @@ class Counting:
             return [(-1, slice(None))]
         return [(one.cpu, slice(at, at + 1)) for at, one in enumerate(self.watched.targets[:count])]
 
-    def _change(self, group: Group) -> NDArray[Any]:
-        now = group.raw()
-        before = self._before.get(id(group))
+    def _change(self, group: CounterGroup) -> NDArray[Any]:
+        now, before = group.raw(), self._before[id(group)]
         self._before[id(group)] = now
-        change = now.copy()
-        if before is not None:
-            for field in ("value", "enabled_ns", "running_ns"):
-                change[field] -= before[field]
-        return change
+        return since(now, before)
 
     def _of_kernel(self, elapsed_ns: int) -> list[tuple[int, float, float, float]]:
         now = self._kernel.read()
@@ -235,7 +238,9 @@ class Counting:
 
     def _open_groups(self) -> None:
         groups = [
-            self._opened.enter_context(Group(events, self.watched, name=name, opener=self._opener))
+            self._opened.enter_context(
+                CounterGroup(events, self.watched, name=name, opener=self._opener)
+            )
             for name, events in self._sets.items()
         ]
         for group in groups:
@@ -247,7 +252,9 @@ class Counting:
             for group in self._groups
             if self._one_at_a_time and any(event.type != SOFTWARE for event in group.events)
         ]
-        self._clock = self._opened.enter_context(Group([_CLOCK], self.watched, opener=self._opener))
+        self._clock = self._opened.enter_context(
+            CounterGroup([CLOCK], self.watched, opener=self._opener)
+        )
 
     def _start(self) -> None:
         self._before: dict[int, NDArray[Any]] = {}

@@ -18,8 +18,6 @@ from perflib.instruments.counters.kernel_names import (
 )
 from perflib.model.errors import UserError
 
-__all__ = ["Event", "event", "names"]
-
 _RAW = re.compile(r"r([0-9a-fA-F]{1,16})")
 _SYSFS = re.compile(r"([\w.-]+)/([^/]*)/(\w*)")
 _TRACEPOINT = re.compile(r"([a-z0-9_]+):(\w+)")
@@ -27,7 +25,7 @@ _DOMAINS = {"u": ":u", "k": ":k", "uk": "", "ku": ""}  # both is the default, an
 
 
 @dataclasses.dataclass(frozen=True)
-class Event:
+class CounterEvent:
     """What to count, in the terms of ``struct perf_event_attr``.
 
     Attributes
@@ -60,7 +58,7 @@ class Event:
     cpu: str = ""
 
 
-def event(name: str, cpu: str | None = None, root: Path = Path("/")) -> Event:
+def event(name: str, cpu: str | None = None, root: Path = Path("/")) -> CounterEvent:
     """Find an event by its name.
 
     Parameters
@@ -75,7 +73,7 @@ def event(name: str, cpu: str | None = None, root: Path = Path("/")) -> Event:
         The processor whose names and encodings are meant, as libpfm4 calls it (``skx``) or shorter
         (``zen4``); this machine's if not given.
     root
-        Where ``sys`` is looked for.
+        Where ``sys`` is.
 
     Raises
     ------
@@ -86,7 +84,7 @@ def event(name: str, cpu: str | None = None, root: Path = Path("/")) -> Event:
     Examples
     --------
     >>> event("instructions:u")
-    Event(name='instructions:u', type=0, config=1, config1=0, config2=0, exclude_user=False, exclude_kernel=True, source='kernel', help='retired instructions', cpu='')
+    CounterEvent(name='instructions:u', type=0, config=1, config1=0, config2=0, exclude_user=False, exclude_kernel=True, source='kernel', help='retired instructions', cpu='')
     """  # noqa: E501
     name = name.strip()
     prefix, colons, rest = name.partition("::")
@@ -149,23 +147,23 @@ def _domain(name: str) -> tuple[str, str]:
     return name, ""
 
 
-def _of_kernel(name: str, root: Path) -> Event | None:
+def _of_kernel(name: str, root: Path) -> CounterEvent | None:
     spelled = {known.lower(): known for known in GENERIC}.get(name.lower())
     if spelled is not None:
         kind, config, meaning = GENERIC[spelled]
-        return Event(spelled, kind, config, help=meaning)
+        return CounterEvent(spelled, kind, config, help=meaning)
     raw = _RAW.fullmatch(name)
     if raw:
-        return Event(name, RAW, int(raw[1], 16), source="raw")
+        return CounterEvent(name, RAW, int(raw[1], 16), source="raw")
     sysfs = _SYSFS.fullmatch(name)
     if sysfs:
         if sysfs[3]:
             raise UserError(_no_modifier(sysfs[3], name))
-        return Event(name, *sysfs_event(sysfs[1], sysfs[2], root), source="sysfs")
+        return CounterEvent(name, *sysfs_event(sysfs[1], sysfs[2], root), source="sysfs")
     trace = _TRACEPOINT.fullmatch(name)
     number = tracepoint(trace[1], trace[2], root)[0] if trace else None
     if number is not None:
-        return Event(name, TRACEPOINT, number, source="tracepoint")
+        return CounterEvent(name, TRACEPOINT, number, source="tracepoint")
     base, _, modifier = name.rpartition(":")
     if base.count(":") < 2 and base and _of_kernel(base, root) is not None:
         raise UserError(_no_modifier(modifier, name))
@@ -176,7 +174,7 @@ def _no_modifier(word: str, name: str) -> str:
     return f"unknown modifier {word!r} of {name!r}: u (user space), k (the kernel) or uk (both)"
 
 
-def _of_cpu(name: str, cpu: str | None) -> Event | None:
+def _of_cpu(name: str, cpu: str | None) -> CounterEvent | None:
     alias = aliases().get(name.lower())
     absent = pfm.missing()
     if absent:
@@ -195,7 +193,7 @@ def _of_cpu(name: str, cpu: str | None) -> Event | None:
     return _encoded(name, name, pmu, known.help)
 
 
-def _of_alias(alias: Alias, pmu: str) -> Event:
+def _of_alias(alias: Alias, pmu: str) -> CounterEvent:
     native = alias.events.get(pmu)
     if not any(pmu in known.events for known in aliases().values()):
         msg = f"alias {alias.name!r} ({alias.meaning}) is not known for {pmu}: use its own names"
@@ -207,24 +205,15 @@ def _of_alias(alias: Alias, pmu: str) -> Event:
     meaning = f"{alias.meaning} ({native})"
     raw = _RAW.fullmatch(native)  # where libpfm4 has no name for it, or a wrong number
     if raw:
-        return Event(alias.name, RAW, int(raw[1], 16), source="raw", help=meaning, cpu=pmu)
+        return CounterEvent(alias.name, RAW, int(raw[1], 16), source="raw", help=meaning, cpu=pmu)
     return _encoded(alias.name, native, pmu, meaning)
 
 
-def _encoded(name: str, native: str, pmu: str, meaning: str) -> Event:
+def _encoded(name: str, native: str, pmu: str, meaning: str) -> CounterEvent:
     code = pfm.encode(pmu, native)
-    return Event(
-        name=name,
-        type=code.type,
-        config=code.config,
-        config1=code.config1,
-        config2=code.config2,
-        exclude_user=code.exclude_user,
-        exclude_kernel=code.exclude_kernel,
-        source="libpfm4",
-        help=meaning,
-        cpu=pmu if code.type == RAW else "",
-    )
+    cpu = pmu if code.type == RAW else ""
+    fields = dataclasses.asdict(code)
+    return CounterEvent(name, **fields, source="libpfm4", help=meaning, cpu=cpu)
 
 
 def _unknown(name: str, cpu: str | None, root: Path) -> str:

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from perflib.instruments.counters.readings import kernel, new_readings
 from perflib.kernels import record
 
-__all__ = ["PROCESS_ENDED", "STOPPED", "Follower", "Ticks"]
-
 FULL, STOPPED, PROCESS_ENDED = 0, 1, 2
 _READINGS_IN_BUFFER = 1 << 16
 
@@ -44,7 +42,7 @@ class _Buffer:
         self.written = ffi.new("int64_t *", 0)
 
 
-class Follower:
+class CounterFollower:
     """Reads sets of counters at a period; several sets are rotated.
 
     The sets, their leaders and the clocks are descriptors, opened by others and closed by them
@@ -148,7 +146,7 @@ class Follower:
             self._buffers.append(_Buffer(self._ffi, self._stride))
 
     def read(self) -> Ticks:
-        """What was read so far; also while `run` goes on in another thread."""
+        """What was read so far; also while `run` works in another thread."""
         parts = [(buffer, int(buffer.written[0])) for buffer in list(self._buffers)]
         readings = np.concatenate([buffer.readings[:count] for buffer, count in parts])
         return Ticks(

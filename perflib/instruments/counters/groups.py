@@ -24,8 +24,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.instruments.counters import pfm
-from perflib.instruments.counters.events import Event
-from perflib.instruments.counters.kernel_names import SOFTWARE, TRACEPOINT
+from perflib.instruments.counters.events import CounterEvent
+from perflib.instruments.counters.kernel_names import (
+    RAW,
+    SOFTWARE,
+    TRACEPOINT,
+    unlisted_on_arm,
+)
 from perflib.instruments.counters.readings import (
     checked,
     count_rows,
@@ -34,23 +39,19 @@ from perflib.instruments.counters.readings import (
     read_counters,
     since,
 )
-from perflib.instruments.counters.watched import Target, Watched, watch
+from perflib.instruments.counters.watched import CounterTarget, Watched, watch
 from perflib.machine.files import integer
 from perflib.model.errors import UserError, choose
 
-__all__ = [
-    "Group",
-    "Lacking",
-    "Opener",
-    "Requested",
-    "countable",
-    "in_domain",
-    "open_counter",
-    "why_not",
-]
-
-_WITHOUT_USER, _WITHOUT_KERNEL, _INHERIT, _OFF = 1, 2, 4, 8
+# PERF_COUNT_SW_DUMMY never happens and is always on: it says how long what is watched ran.
+CLOCK = CounterEvent("clock", SOFTWARE, config=9, exclude_kernel=True)
+_WITHOUT_USER, _WITHOUT_KERNEL, _INHERIT, _OFF, _CGROUP = 1, 2, 4, 8, 16
 _KERNEL_ONLY = (3, 4)  # config of the software events context-switches, cpu-migrations
+_FEWEST_COUNTERS = 2  # that a processor with any has: fewer always fit
+_DOES_NOT_FIT = (
+    "does not fit into the set: the processor has not as many counters, or it is another device's; "
+    "count it in a set of its own"
+)
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 _DOMAINS = {
     "all": ("", False, False),
@@ -67,7 +68,7 @@ class Lacking:
     reason: str
 
 
-Requested = Event | Lacking
+Requested = CounterEvent | Lacking
 Opener = Callable[..., int]
 
 
@@ -98,7 +99,9 @@ def in_domain(
     return found
 
 
-def open_counter(event: Event, target: Target, leader: int, *, inherit: bool, off: bool) -> int:
+def open_counter(
+    event: CounterEvent, target: CounterTarget, leader: int, *, inherit: bool, off: bool
+) -> int:
     """Open one counter with perf_event_open(2) and return its descriptor.
 
     Raises
@@ -107,25 +110,30 @@ def open_counter(event: Event, target: Target, leader: int, *, inherit: bool, of
         The kernel refused; ``why_not`` has its words.
     """
     options = _WITHOUT_USER * event.exclude_user | _WITHOUT_KERNEL * event.exclude_kernel
-    options |= _INHERIT * inherit | _OFF * off
-    answer = int(
-        kernel().lib.counter_open(
-            event.type,
-            event.config,
-            event.config1,
-            event.config2,
-            target.tid,
-            target.cpu,
-            leader,
-            options,
+    options |= _INHERIT * inherit | _OFF * off | _CGROUP * (target.cgroup is not None)
+    folder = -1 if target.cgroup is None else os.open(target.cgroup, os.O_RDONLY)
+    try:
+        answer = int(
+            kernel().lib.counter_open(
+                event.type,
+                event.config,
+                event.config1,
+                event.config2,
+                target.tid if folder < 0 else folder,
+                target.cpu,
+                leader,
+                options,
+            )
         )
-    )
+    finally:
+        if folder >= 0:
+            os.close(folder)
     if answer < 0:
         raise OSError(-answer, os.strerror(-answer))
     return answer
 
 
-def why_not(number: int, event: Event, target: Target, paranoid: int | None) -> str:
+def why_not(number: int, event: CounterEvent, target: CounterTarget, paranoid: int | None) -> str:
     """Why a counter could not be opened, and what to do about it.
 
     Parameters
@@ -140,6 +148,8 @@ def why_not(number: int, event: Event, target: Target, paranoid: int | None) -> 
     if number in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV, errno.ENXIO, errno.EINVAL):
         if event.type == SOFTWARE:
             return "absent: this kernel does not have the event"
+        if target.cgroup is not None:
+            return "absent: this machine has no such counter, or its kernel none of control groups"
         return "absent: this machine has no such counter, or the hypervisor hides it"
     if number in (errno.EACCES, errno.EPERM):
         level = 2 if event.exclude_kernel else 1
@@ -169,7 +179,7 @@ def why_not(number: int, event: Event, target: Target, paranoid: int | None) -> 
     return f"perf_event_open failed: {os.strerror(number)}"
 
 
-class Group:
+class CounterGroup:
     """Counters that count at the same time, on every target of what is watched.
 
     They are off until `enable`. Close the group, or use it in a ``with`` statement.
@@ -197,7 +207,7 @@ class Group:
     Examples
     --------
     >>> from perflib.instruments.counters.events import event
-    >>> with Group([event("page-faults")]) as group:  # doctest: +SKIP
+    >>> with CounterGroup([event("page-faults")]) as group:  # doctest: +SKIP
     ...     group.enable()
     ...     work()
     ...     group.read()
@@ -218,20 +228,22 @@ class Group:
         self.name = name
         self.watched = watched or watch()
         self.requested = tuple(events)
-        self.events: tuple[Event, ...] = ()
+        self.events: tuple[CounterEvent, ...] = ()
         self.refused: dict[str, str] = {}
         self.counters: NDArray[np.int32] = np.zeros((0, 0), dtype=np.int32)
         self._opener = opener
         self._on = False
         self._open()
-        self._zero = self._read_counters() if self.counters.size else None
+        self.reset()
 
     # The same events stand on every target, or a sum over targets would lack some of it: an event
     # that fails on one is given up, and the others are opened anew without it.
     def _open(self) -> None:
         self.refused = {one.name: why for one in self.requested if (why := _refused_at_once(one))}
         events = [
-            one for one in self.requested if isinstance(one, Event) and one.name not in self.refused
+            one
+            for one in self.requested
+            if isinstance(one, CounterEvent) and one.name not in self.refused
         ]
         while events:
             rows, failed, reason = self._open_everywhere(events)
@@ -247,9 +259,11 @@ class Group:
             events.remove(failed)
 
     def _open_everywhere(
-        self, events: Sequence[Event]
-    ) -> tuple[list[list[int]], Event | None, str]:
+        self, events: Sequence[CounterEvent]
+    ) -> tuple[list[list[int]], CounterEvent | None, str]:
         rows: list[list[int]] = []
+        if (too_many := self._too_many(events)) is not None:
+            return rows, too_many, _DOES_NOT_FIT
         for target in self.watched.targets:
             row: list[int] = []
             try:
@@ -265,20 +279,35 @@ class Group:
             rows.append(row)
         return rows, None, ""
 
-    def _open_one(self, event: Event, target: Target, leader: int) -> int:
+    # Arm's driver leaves a leader that is off out of its sum: a set with one event too many opens,
+    # and never counts. With the leader on the sum is right; it counts on this thread, unread.
+    def _too_many(self, events: Sequence[CounterEvent]) -> CounterEvent | None:
+        if sum(event.type != SOFTWARE for event in events) <= _FEWEST_COUNTERS:
+            return None
+        row: list[int] = []
+        try:
+            for event in events:
+                leader = row[0] if row else -1
+                row.append(self._opener(event, CounterTarget(0), leader, inherit=False, off=False))
+        except OSError as error:
+            return events[len(row)] if row and error.errno == errno.EINVAL else None
+        finally:
+            _close(row)
+        return None
+
+    def _open_one(self, event: CounterEvent, target: CounterTarget, leader: int) -> int:
         return self._opener(event, target, leader, inherit=self.watched.inherit, off=leader == -1)
 
-    def _why(self, error: OSError, event: Event, target: Target, *, alone: bool) -> str:
+    def _why(
+        self, error: OSError, event: CounterEvent, target: CounterTarget, *, alone: bool
+    ) -> str:
         if error.errno == errno.EINVAL and not alone:
             try:
                 _close([self._open_one(event, target, -1)])
             except OSError:
                 pass
             else:
-                return (
-                    "does not fit into the set: the processor has not as many counters, or it is "
-                    "another device's; count it in a set of its own"
-                )
+                return _DOES_NOT_FIT
         return why_not(error.errno or 0, event, target, integer(_PARANOID))
 
     def __enter__(self) -> Self:
@@ -314,7 +343,7 @@ class Group:
         The kernel's own reset leaves the clocks, and what children have handed over, as they are;
         so the readings until now are remembered and taken off.
         """
-        self._zero = self._read_counters() if self.counters.size else None
+        self._zero = read_counters(self.counters) if self.counters.size else None
 
     def raw(self) -> NDArray[Any]:
         """Readings ``[target, event]`` since the last reset.
@@ -324,7 +353,7 @@ class Group:
         """
         if self._zero is None:
             return new_readings((0, 0))
-        return since(self._read_counters(), self._zero)
+        return since(read_counters(self.counters), self._zero)
 
     def totals(self) -> dict[str, float | None]:
         """Each event's count since the last reset, over all targets; None: it never counted.
@@ -338,9 +367,6 @@ class Group:
         scaled = value * enabled / np.maximum(running, 1)
         counted = zip(self.events, scaled, running > 0, strict=True)
         return {event.name: float(one) if ran else None for event, one, ran in counted}
-
-    def _read_counters(self) -> NDArray[Any]:
-        return read_counters(self.counters)
 
     def read(self) -> pd.DataFrame:
         """One row an event, in the order in which they were requested.
@@ -373,7 +399,7 @@ def countable(sets: Mapping[str, Sequence[Requested]]) -> tuple[list[str], dict[
     """The sets of which this machine counts something, and of the others why not."""
     found, absent = [], {}
     for name, events in sets.items():
-        with Group(events, watch(), name=name) as group:
+        with CounterGroup(events, watch(), name=name) as group:
             if group.events:
                 found.append(name)
             else:
@@ -387,8 +413,11 @@ def _refused_at_once(event: Requested) -> str:
         return event.reason
     if event.exclude_kernel and event.type == SOFTWARE and event.config in _KERNEL_ONLY:
         return "absent in user space: only the kernel makes this event"
-    if event.cpu and event.cpu != pfm.this_cpu():
-        mine = pfm.this_cpu() or "one that libpfm4 does not know"
+    if event.type == RAW and event.config in unlisted_on_arm():
+        return "absent: this processor does not list it among those that its counters have"
+    mine = "" if pfm.missing() else pfm.this_cpu()
+    if event.cpu and event.cpu != mine:
+        mine = mine or "one that libpfm4 does not know"
         return f"absent: encoded for {event.cpu}, but this machine is {mine}"
     return ""
 

@@ -7,23 +7,13 @@ Source: perf_event_open(2); linux/perf_event.h; the kernel's documentation of
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import re
 from pathlib import Path
 
 from perflib.machine.files import integer, text
 from perflib.model.errors import UserError, choose
-
-__all__ = [
-    "GENERIC",
-    "HARDWARE",
-    "HW_CACHE",
-    "RAW",
-    "SOFTWARE",
-    "TRACEPOINT",
-    "sysfs_event",
-    "tracepoint",
-    "tracepoints",
-]
 
 HARDWARE, SOFTWARE, TRACEPOINT, HW_CACHE, RAW = range(5)  # PERF_TYPE_*
 
@@ -99,7 +89,7 @@ def sysfs_event(pmu: str, terms: str, root: Path = Path("/")) -> tuple[int, int,
     terms
         ``event=0x3c,umask=0x1``, or the name of one of the device's events, or both.
     root
-        Where ``sys`` is looked for; another machine's recorded files serve as well.
+        Where ``sys`` is; another machine's recorded files serve as well.
 
     Raises
     ------
@@ -130,6 +120,24 @@ def sysfs_event(pmu: str, terms: str, root: Path = Path("/")) -> tuple[int, int,
         layout = f"{name}:0-63" if name in _FIELDS else text(devices / pmu / "format" / name) or ""
         _place(words, layout, number, f"{pmu}/{name}={value}/")
     return kind, words[0], words[1], words[2]
+
+
+@functools.cache
+def unlisted_on_arm(root: Path = Path("/")) -> frozenset[int]:
+    """Arm's common events that this processor's counters lack.
+
+    The kernel opens them all the same, and they stay zero. Its driver (armv8_pmuv3) has names for
+    all common events up to 0x30, since Linux 5.10 (which brought ``caps/slots``) for all of them,
+    and lists those that the processor reports (PMCEID).
+    """
+    devices = [*(root / _SYSFS).glob("armv[89]_*")]
+    if len(devices) != 1:  # none, or cores of several kinds
+        return frozenset()
+    (device,) = devices
+    given = [text(path) or "" for path in (device / "events").glob("*")]
+    listed = {int(one.removeprefix("event="), 16) for one in given if one.startswith("event=0x")}
+    named = 0x40 if (device / "caps/slots").exists() else 0x31
+    return frozenset(range(named)) - listed if listed else frozenset()
 
 
 def _names(folder: Path) -> list[str]:
@@ -168,20 +176,18 @@ def _place(words: list[int], layout: str, number: int, what: str) -> None:
         raise UserError(msg)
 
 
-def _tracefs(root: Path) -> Path | None:
-    places = (root / "sys/kernel/tracing/events", root / "sys/kernel/debug/tracing/events")
-    for place in places:
-        try:
+def tracefs(root: Path = Path("/")) -> Path | None:
+    """Where the kernel describes its tracepoints; None: nowhere that may be seen."""
+    for place in (root / "sys/kernel/tracing/events", root / "sys/kernel/debug/tracing/events"):
+        with contextlib.suppress(PermissionError):  # Debian lets root alone into /sys/kernel/debug
             if place.is_dir():
                 return place
-        except PermissionError:  # Debian lets root alone into /sys/kernel/debug
-            continue
     return None
 
 
 def tracepoint(system: str, name: str, root: Path = Path("/")) -> tuple[int | None, str]:
     """The number of a tracepoint; else ``None`` and the reason, empty where it does not exist."""
-    events = _tracefs(root)
+    events = tracefs(root)
     if events is None:
         reason = (
             "tracepoints cannot be seen: tracefs is not mounted or closed to this user "
@@ -199,7 +205,7 @@ def tracepoint(system: str, name: str, root: Path = Path("/")) -> tuple[int | No
 
 def tracepoints(root: Path = Path("/")) -> list[str]:
     """Every tracepoint's name, as far as this user may see them: ``sched:sched_switch`` ..."""
-    events = _tracefs(root)
+    events = tracefs(root)
     if events is None:
         return []
     return sorted(f"{path.parent.name}:{path.name}" for path in events.glob("*/*") if path.is_dir())

@@ -22,20 +22,22 @@ from typing import Literal, Self
 import numpy as np
 import pandas as pd
 
-from perflib.instruments.counters.events import Event
-from perflib.instruments.counters.follower import PROCESS_ENDED, Follower, Ticks
-from perflib.instruments.counters.groups import Group, Opener, Requested, open_counter
+from perflib.instruments.counters.follower import PROCESS_ENDED, CounterFollower, Ticks
+from perflib.instruments.counters.groups import (
+    CLOCK,
+    CounterGroup,
+    Opener,
+    Requested,
+    open_counter,
+)
 from perflib.instruments.counters.multiplexing import rotation, scale_slices
 from perflib.instruments.counters.readings import count_rows, kernel_slice_ns, since
 from perflib.instruments.counters.watched import Watched
 from perflib.model.errors import UserError, choose
 
-__all__ = ["LEAST_PERIOD_S", "Monitor", "totals"]
-
 LEAST_PERIOD_S = 0.01
 _ORDERS = ("random", "kernel")
 _ROUNDS = 1000  # of the rotation, drawn in advance; then the order begins again
-_CLOCK = Event("clock", type=1, config=9, exclude_kernel=True)  # PERF_COUNT_SW_DUMMY
 _SEEN_ALL = 0.999  # the clock and a counter are not read at the same instant
 
 
@@ -100,15 +102,15 @@ class Monitor:
         self._ended = ""
         self._closed = False
         self._start_ns = 0
-        self._follower: Follower | None = None
+        self._follower: CounterFollower | None = None
         self._thread: threading.Thread | None = None
         with contextlib.ExitStack() as stack:
             self._process = _process_descriptor(watched, stack)
             self._groups = [
-                stack.enter_context(Group(events, watched, name=name, opener=opener))
+                stack.enter_context(CounterGroup(events, watched, name=name, opener=opener))
                 for name, events in sets.items()
             ]
-            self._clock = stack.enter_context(Group([_CLOCK], watched, opener=opener))
+            self._clock = stack.enter_context(CounterGroup([CLOCK], watched, opener=opener))
             self._stop = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             stack.callback(os.close, self._stop)
             # What is waited for instead of the thread or a lock: Ctrl-C can leave a lock taken for
@@ -152,7 +154,7 @@ class Monitor:
         for group in [self._counting[order[0]]] if self._one_at_a_time else self._counting:
             group.enable()
         self._clock.enable()  # last, and read first: what is always on is not taken for scaled
-        self._follower = Follower(
+        self._follower = CounterFollower(
             flat,
             leaders,
             self._clock.counters.ravel(),
@@ -167,7 +169,7 @@ class Monitor:
         )
         self._thread.start()
 
-    def _follow(self, follower: Follower) -> None:
+    def _follow(self, follower: CounterFollower) -> None:
         try:
             end = follower.run()
         except OSError as error:
@@ -199,7 +201,7 @@ class Monitor:
 
     @property
     def ended(self) -> str:
-        """Why the monitor has ended, in words; empty while it goes on."""
+        """Why the monitor has ended, in words; empty while it runs."""
         return self._ended
 
     @property
@@ -211,14 +213,14 @@ class Monitor:
         return made, max(made, self._follower.ticks_due)
 
     def series(self) -> pd.DataFrame:
-        """What was read so far, also while the monitor goes on.
+        """What was read so far, also while the monitor runs.
 
         Returns
         -------
         One row a reading and event: ``time_ns`` (CLOCK_MONOTONIC, when it was read),
         ``elapsed_ns`` (since the reading before), ``set``, ``event``, ``value`` (counted in that
         time), ``enabled_ns``, ``running_ns``, ``scaled``, ``scaled_error``, ``status`` (as of
-        `Group.read`), ``clock_ns`` (how long what is followed ran in that time, summed over
+        `CounterGroup.read`), ``clock_ns`` (how long what is followed ran in that time, summed over
         threads or CPUs), ``missed`` (ticks that went by unread in that time). Events that cannot
         be counted have one row each, at the start.
         """
@@ -290,7 +292,7 @@ def _process_descriptor(watched: Watched, stack: contextlib.ExitStack) -> int:
         return -1
     try:
         descriptor = os.pidfd_open(watched.pid)
-    except OSError:  # gone, as the groups say; or a kernel before 5.3, which tells of no end
+    except OSError:  # gone, as the groups say; or a kernel before 5.3, which reports no end
         return -1
     stack.callback(os.close, descriptor)
     return descriptor

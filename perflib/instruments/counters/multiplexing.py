@@ -40,16 +40,6 @@ from scipy import stats as distributions
 from perflib.model.errors import UserError
 from perflib.stats.interval import Interval
 
-__all__ = [
-    "ASSUMED_SCATTER",
-    "KERNEL_SLICE_NS",
-    "Scaled",
-    "ratio_of_slices",
-    "rotation",
-    "scale_slices",
-    "scale_totals",
-]
-
 Floats = NDArray[np.float64]
 
 KERNEL_SLICE_NS = 4_000_000  # perf_event_mux_interval_ms, where the kernel says nothing else

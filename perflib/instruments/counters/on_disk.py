@@ -20,10 +20,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.model.errors import MeasurementError, UserError
-from perflib.model.regular import open_regular
-from perflib.model.store import read_table, write_parquet
-
-__all__ = ["RECORD", "CountFiles"]
+from perflib.store.files import json_of
+from perflib.store.regular import open_regular
+from perflib.store.run_files import read_table, write_parquet
 
 RECORD = np.dtype(
     [
@@ -47,14 +46,14 @@ _COARSEST = 12  # 4 to the power of it: from a tenth of a second to three weeks
 
 
 class CountFiles:
-    """The folder of one recording; open it again to go on.
+    """The folder of one recording; open it again to continue.
 
     Parameters
     ----------
     folder
         Made where there is none.
     most_bytes
-        The bound of all Parquet files together; the tail beside them has 3 MB at most.
+        The bound of all Parquet files together; the tail next to them has 3 MB at most.
 
     Attributes
     ----------
@@ -125,7 +124,7 @@ class CountFiles:
                 new = path.with_suffix(".new")
                 new.write_text(json.dumps([list(one) for one in wanted]), encoding="utf-8")
                 new.replace(path)
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = json_of(path.read_text(encoding="utf-8"))
             return [[str(word) for word in one] for one in found]
         except OSError as error:
             raise self._refused(error) from error

@@ -16,6 +16,7 @@ import functools
 import os
 import re
 import threading
+import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,20 +26,6 @@ from typing import Any
 from perflib.machine.hardware.cpuid import signature
 from perflib.machine.hardware.microarch import microarchitecture
 from perflib.model.errors import MeasurementError, UserError, choose
-
-__all__ = [
-    "Encoding",
-    "Pmu",
-    "PmuEvent",
-    "UnitMask",
-    "encode",
-    "missing",
-    "nearest",
-    "pmu_events",
-    "pmu_named",
-    "pmus",
-    "this_cpu",
-]
 
 LIBRARY = "libpfm.so.4"
 
@@ -94,58 +81,19 @@ _PRESENT, _DEFAULT_PMU = 1, 2
 _DEFAULT_MASK = 1
 _KINDS = {1: "core", 2: "uncore", 3: "system"}
 _UNIT_MASK, _BOOLEAN, _INTEGER = 1, 2, 3
-_MOST_PMUS = 4096  # identifiers are below: 515 of them in 4.13, most of them not for this machine
+_MAX_PMUS = 4096  # identifiers are below: 515 of them in 4.13, most of them not for this machine
 _UNSUPPORTED, _NOT_FOUND, _COMBINATION, _MASK = -1, -4, -5, -6
 _ATTRIBUTE, _VALUE, _TWICE = -8, -9, -10
 _PLAIN = re.compile(r"[A-Za-z0-9_:.=-]+")
 
-# libpfm's name of the core's PMU, by product or else by core design (hardware.microarch).
-_PMU_OF = {
-    "Nehalem": "nhm",
-    "Nehalem-EX": "nhm_ex",
-    "Westmere": "wsm",
-    "Westmere-EP": "wsm_dp",
-    "Sandy Bridge": "snb",
-    "Sandy Bridge-EP": "snb_ep",
-    "Ivy Bridge": "ivb",
-    "Ivy Bridge-EP": "ivb_ep",
-    "Haswell": "hsw",
-    "Haswell-EP": "hsw_ep",
-    "Broadwell": "bdw",
-    "Broadwell-EP": "bdw_ep",
-    "Skylake": "skl",
-    "Skylake-SP": "skx",
-    "Cascade Lake": "clx",
-    "Cooper Lake": "clx",
-    "Sunny Cove": "icl",
-    "Cypress Cove": "icl",
-    "Willow Cove": "icl",
-    "Ice Lake-SP": "icx",
-    "Ice Lake-D": "icx",
-    "Sapphire Rapids": "spr",
-    "Emerald Rapids": "spr",
-    "Silvermont": "slm",
-    "Goldmont": "glm",
-    "Tremont": "tmt",
-    "Knights Landing": "knl",
-    "Knights Mill": "knm",
-    "Zen": "amd64_fam17h_zen1",
-    "Zen+": "amd64_fam17h_zen1",
-    "Zen 2": "amd64_fam17h_zen2",
-    "Zen 3": "amd64_fam19h_zen3",
-    "Zen 3+": "amd64_fam19h_zen3",
-    "Zen 4": "amd64_fam19h_zen4",
-    "Zen 4c": "amd64_fam19h_zen4",
-    "Zen 5": "amd64_fam1ah_zen5",
-    "Zen 5c": "amd64_fam1ah_zen5",
-}
+_PMU_OF: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 
 # One thread at a time: libpfm4 keeps what it is working on in static variables.
 _lock = threading.RLock()
 
 
 @dataclass(frozen=True)
-class Pmu:
+class PfmPmu:
     """A set of counters that libpfm4 knows; ``kind`` is ``core``, ``uncore`` or ``system``."""
 
     name: str
@@ -246,17 +194,17 @@ def _text(ffi: Any, pointer: Any) -> str:
 
 
 @functools.cache
-def _pmu_indices() -> dict[str, tuple[Pmu, int]]:
+def _pmu_indices() -> dict[str, tuple[PfmPmu, int]]:
     """Every PMU with libpfm4's index of its first event."""
     with _lock:
         ffi, lib = _library()
         found = {}
         info = ffi.new("pmu_info *")
-        for number in range(_MOST_PMUS):
+        for number in range(_MAX_PMUS):
             info.size = ffi.sizeof("pmu_info")
             if lib.pfm_get_pmu_info(number, info) != 0 or not info.name:
                 continue
-            pmu = Pmu(
+            pmu = PfmPmu(
                 name=_text(ffi, info.name),
                 kind=_KINDS.get(info.type, "unknown"),
                 present=bool(info.flags & _PRESENT),
@@ -266,7 +214,7 @@ def _pmu_indices() -> dict[str, tuple[Pmu, int]]:
         return found
 
 
-def pmus() -> list[Pmu]:
+def pmus() -> list[PfmPmu]:
     """Every PMU that this libpfm4 knows, present here or not.
 
     Raises
@@ -279,9 +227,9 @@ def pmus() -> list[Pmu]:
 
 @functools.cache
 def pmu_events(pmu: str) -> dict[str, PmuEvent]:
-    """The events of a PMU by name, in upper case as libpfm4 has them."""
+    """The events of a PMU by name, in upper case; none where libpfm4 is another architecture's."""
     with _lock:
-        index = _pmu_indices()[pmu_named(pmu)][1]
+        index = _pmu_indices().get(pmu_named(pmu), (None, -1))[1]
         ffi, lib = _library()
         events = {}
         info = ffi.new("event_info *")
@@ -325,7 +273,7 @@ def this_cpu(root: Path = Path("/")) -> str | None:
             return _PMU_OF[word]
     if root != Path("/"):
         return None
-    # A processor newer than the table above may be known to a libpfm4 newer than 4.13.
+    # A processor newer than pfm.toml may be known to a libpfm4 newer than 4.13.
     return next((pmu.name for pmu in cores if pmu.present and not pmu.generic), None)
 
 
@@ -337,7 +285,8 @@ def pmu_named(cpu: str) -> str:
     UserError
         There is none; the message names the nearest.
     """
-    known = [pmu.name for pmu in pmus()]
+    # each libpfm4 has one architecture's names; raw codes need none
+    known = [*dict.fromkeys([*(pmu.name for pmu in pmus()), *_PMU_OF.values()])]
     word = cpu.strip().lower()
     for name in known:
         if word == name.lower() or (word.startswith("zen") and name.endswith(f"_{word}")):
@@ -416,7 +365,7 @@ def _refusal(pmu: str, text: str, code: int, reason: str) -> UserError | Measure
 def nearest(word: str, choices: Iterable[str]) -> str:
     """Say ``: did you mean 'A' or 'B'?``; empty where nothing is near. Case does not count.
 
-    Beside `perflib.model.errors.choose` for names that are too many to list.
+    Next to `perflib.model.errors.choose` for names that are too many to list.
     """
     known = {name.upper(): name for name in choices}
     near = difflib.get_close_matches(word.upper(), known, n=3, cutoff=0.6)

@@ -16,16 +16,6 @@ from perflib.kernels import Kernel, load, record
 from perflib.machine.files import integer
 from perflib.model.errors import MeasurementError
 
-__all__ = [
-    "checked",
-    "count_rows",
-    "kernel",
-    "kernel_slice_ns",
-    "new_readings",
-    "read_counters",
-    "since",
-]
-
 
 @functools.cache  # finding it in the cache of kernels costs more than opening a counter
 def kernel() -> Kernel:
@@ -123,8 +113,8 @@ def count_rows(change: NDArray[Any], *, slice_ns: float | None = None) -> pd.Dat
 def kernel_slice_ns() -> float:
     """How long the kernel lets one group count before it rotates."""
     devices = Path("/sys/bus/event_source/devices")
-    for name in ("cpu", "cpu_core"):
-        found = integer(devices / name / "perf_event_mux_interval_ms")
-        if found:
-            return 1e6 * found
+    for name in ("cpu", "cpu_core", "armv?_*"):
+        for file in sorted(devices.glob(f"{name}/perf_event_mux_interval_ms")):
+            if found := integer(file):
+                return 1e6 * found
     return float(KERNEL_SLICE_NS)

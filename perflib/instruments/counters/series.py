@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from perflib.instruments.counters.counting import Counted
 
-__all__ = ["MOST_BINS", "Series"]
-
 MOST_BINS = 240
-_MOST_CELLS = 40_000
-_LEAST_BINS = 24
+_MAX_CELLS = 40_000
+_MIN_BINS = 24
 _FIELDS = ("value", "on_ns", "all_ns")
 
 
@@ -34,7 +32,7 @@ class Series:
         self._each = 1  # intervals in a bin
         self._filled = 0  # of the last bin
         self._counters = counters
-        self._most = min(MOST_BINS, max(_LEAST_BINS, _MOST_CELLS // max(1, counters) // 2 * 2))
+        self._most = min(MOST_BINS, max(_MIN_BINS, _MAX_CELLS // max(1, counters) // 2 * 2))
         self._begin = np.zeros(self._most, dtype=np.int64)
         self._end = np.zeros(self._most, dtype=np.int64)
         self._elapsed = np.zeros(self._most, dtype=np.int64)

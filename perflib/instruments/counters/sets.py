@@ -13,26 +13,12 @@ import numpy as np
 import pandas as pd
 
 from perflib.instruments.counters import pfm
-from perflib.instruments.counters.events import Event, event
+from perflib.instruments.counters.events import CounterEvent, event
 from perflib.instruments.counters.groups import Lacking, Requested
 from perflib.instruments.counters.multiplexing import Scaled, ratio_of_slices
 from perflib.instruments.counters.topdown import model_of
 from perflib.machine.files import integer
 from perflib.model.errors import UserError, choose
-
-__all__ = [
-    "Ratio",
-    "Set",
-    "asked_for",
-    "events_of",
-    "expand",
-    "monitor_table",
-    "names_here",
-    "published_names",
-    "ratio_table",
-    "ratios",
-    "sets",
-]
 
 _COLUMNS = ["ratio", "set", "value", "error", "formula", "status"]
 
@@ -89,13 +75,7 @@ def _data() -> dict[str, Any]:
 def sets() -> dict[str, Set]:
     """Every ready-made set by its name."""
     return {
-        name: Set(
-            name,
-            tuple(entry["events"]),
-            entry["meaning"],
-            entry.get("by_processor", False),
-            entry.get("by_core", False),
-        )
+        name: Set(name, **{**entry, "events": tuple(entry["events"])})
         for name, entry in _data()["sets"].items()
     }
 
@@ -179,7 +159,7 @@ def _shares_cores() -> bool:
     return integer(Path("/sys/devices/system/cpu/smt/active")) == 1
 
 
-def events_of(name: str, *, lookup: Callable[[str], Event] = event) -> list[Requested]:
+def events_of(name: str, *, lookup: Callable[[str], CounterEvent] = event) -> list[Requested]:
     """The events of a set, as `Group` takes them.
 
     A name that has no encoding on this machine becomes a `Lacking` with the reason, and in the

@@ -5,7 +5,7 @@ counts, and a reading is the text of a file in /proc or /sys. system_counts.toml
 their files. A file is opened once and read anew from its start.
 
 A count here is cumulative *since its reader was made*, as that of a perf counter is. It never
-falls: a 32-bit count that wraps goes on; one that the kernel sets back stays where it was; and a
+falls: a 32-bit count that wraps continues; one that the kernel sets back stays where it was; and a
 CPU that goes and comes back has its counts of meanwhile added then. What cannot be read is
 `MISSING`, never 0.
 """
@@ -26,13 +26,10 @@ from typing import Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from perflib.instruments.counters.watched import Watched
 from perflib.machine.cpulist import parse_cpus
 from perflib.machine.files import mounts, text
 from perflib.machine.processes import family
 from perflib.model.errors import UserError, choose
-
-__all__ = ["MISSING", "SYSTEM_COUNTS", "SYSTEM_SETS", "SystemCount", "SystemCounts", "names"]
 
 MISSING = int(np.iinfo(np.int64).min)
 
@@ -76,40 +73,18 @@ SYSTEM_SETS: Mapping[str, tuple[str, ...]]
 SYSTEM_COUNTS, SYSTEM_SETS = _data()
 
 
-def names(
-    watched: Watched | None = None, *, cgroup: str | None = None, root: Path = _ROOT
-) -> dict[str, str]:
-    """Each count by its name: an empty text where it can be read here, or else why it cannot.
-
-    Parameters
-    ----------
-    watched
-        What is to be counted; counts of a process need its ``pid``.
-    cgroup, root
-        As `SystemCounts` takes them.
-
-    Raises
-    ------
-    UserError
-        There is no such control group.
-    """
-    pid = watched.pid if watched is not None else None
-    with SystemCounts(SYSTEM_COUNTS, pid=pid, cgroup=cgroup, root=root) as counts:
-        return {name: counts.lacking.get(name, "") for name in SYSTEM_COUNTS}
-
-
 # --- files, and what their text says -------------------------------------------------------------
 
 
 class _File:
-    """A file that stays open; ``read`` gives ``None``, and ``missing`` why, where it is gone."""
+    """A file that stays open; ``content`` gives ``None``, and ``missing`` why, where it is gone."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.missing = ""
         self._descriptor = -1
 
-    def read(self) -> bytes | None:
+    def content(self) -> bytes | None:
         try:
             if self._descriptor < 0:
                 self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -216,24 +191,17 @@ _WITHOUT_SUM = ("proc/softirqs", "proc/schedstat")
 # --- sources: the cells of a file, each of which belongs to a column ------------------------------
 
 
-class _Source:
+class _Source(_File):
     """One file of the machine or of a control group."""
 
     def __init__(self, path: Path, parser: Parser) -> None:
+        super().__init__(path)
         self.cells: list[Cell] = []
-        self._file = _File(path)
         self._parser = parser
 
-    @property
-    def missing(self) -> str:
-        return self._file.missing
-
     def read(self) -> list[int]:
-        content = self._file.read()
+        content = self.content()
         return self._parser(content, self.cells) if content else [MISSING] * len(self.cells)
-
-    def close(self) -> None:
-        self._file.close()
 
 
 class _Family:
@@ -257,7 +225,7 @@ class _Family:
         self._alive: dict[str, dict[Cell, int]] = {}
 
     def read(self) -> list[int]:
-        if not self._own.read():
+        if not self._own.content():
             self.missing = f"process {self._pid} is gone"
             return [MISSING] * len(self.cells)
         pids = self._members()
@@ -343,7 +311,7 @@ def _of_thread(folder: Path, cells: Iterable[Cell]) -> dict[Cell, int]:
     return found
 
 
-def _group(cgroup: str, root: Path) -> Path:
+def group_folder(cgroup: str, root: Path) -> Path:
     """The folder of a control group of version 2."""
     tops = [mount[4] for mount, system in mounts(root) if system[0] == "cgroup2"]
     for top in tops:
@@ -417,7 +385,7 @@ class SystemCounts:
         self._cpus = sorted(set(cpus))
         self._pid = pid
         self._root = root
-        self._folder = None if cgroup is None else _group(cgroup, root)
+        self._folder = None if cgroup is None else group_folder(cgroup, root)
         self._open: dict[str, _Source | _Family] = {}
         wanted = []
         for name in dict.fromkeys(names):

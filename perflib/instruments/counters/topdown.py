@@ -31,8 +31,6 @@ from perflib.instruments.counters import pfm
 from perflib.instruments.counters.multiplexing import ratio_of_slices
 from perflib.model.errors import UserError, choose
 
-__all__ = ["Metric", "Model", "consistency", "metrics", "model_of", "models", "table_of"]
-
 _COLUMNS = ["metric", "parent", "level", "value", "error", "unit", "status", "formula", "meaning"]
 _UNIT = "share of slots"
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
@@ -327,7 +325,7 @@ def _measured(
     """Value, error, status and formula of a metric, from counters or else from registers."""
     attempts = [one for one in (model, models()["registers"]) if one is not None]
     if any(event.startswith("topdown-") for event in counts.rows):
-        attempts.reverse()  # they were asked for
+        attempts.reverse()  # they were requested
     elif model is not None:
         attempts = [model]
     reasons = []

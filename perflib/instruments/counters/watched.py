@@ -1,4 +1,4 @@
-"""What counters are opened on: a program with its threads and children, one thread, or CPUs."""
+"""What counters are opened on: a program and what it starts, a thread, CPUs, a control group."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from pathlib import Path
 from perflib.machine.processes import family
 from perflib.model.errors import UserError
 
-__all__ = ["Target", "Watched", "watch"]
-
 
 @dataclass(frozen=True)
-class Target:
-    """One thread on whatever CPU (``cpu`` -1), or one CPU whatever it runs (``tid`` -1)."""
+class CounterTarget:
+    """One thread on whatever CPU (``cpu`` -1), or one CPU whatever it runs (``tid`` -1).
+
+    With the folder of a control group: what that runs on the CPU.
+    """
 
     tid: int
     cpu: int = -1
+    cgroup: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Watched:
     """What counters are opened on, in words and as targets (none: it is gone)."""
 
     what: str
-    targets: tuple[Target, ...]
+    targets: tuple[CounterTarget, ...]
     inherit: bool
     pid: int | None = None
 
@@ -35,9 +37,10 @@ def watch(
     pid: int | None = None,
     tid: int | None = None,
     cpus: Iterable[int] | None = None,
+    cgroup: Path | None = None,
     inherit: bool = True,
 ) -> Watched:
-    """Name what is to be counted: one of a process, a thread, or CPUs; this thread by default.
+    """Name what is to be counted: a process, a thread, CPUs; this thread by default.
 
     Parameters
     ----------
@@ -47,6 +50,9 @@ def watch(
         One thread alone, 0 for the one that calls.
     cpus
         Whole CPUs, whatever they run.
+    cgroup
+        The folder of a control group, counted on these CPUs; the caller's rights must suffice for
+        whole CPUs.
     inherit
         For a process: count also the threads and children that are made later.
 
@@ -63,16 +69,17 @@ def watch(
         if not wanted:
             msg = "no CPU to count on: name at least one, as in cpus=[0]"
             raise UserError(msg)
-        words = f"CPU {', '.join(map(str, wanted))}"
-        return Watched(words, tuple(Target(-1, cpu) for cpu in wanted), inherit=False)
+        words = f"CPU {', '.join(map(str, wanted))}" if cgroup is None else str(cgroup)
+        targets = tuple(CounterTarget(-1, cpu, cgroup) for cpu in wanted)
+        return Watched(words, targets, inherit=False)
     if pid is not None:
         if pid < 1:
             msg = f"{pid} is no process id; for the calling thread give tid=0"
             raise UserError(msg)
         tids = [tid for process in family(pid) for tid in _threads(process)]
-        return Watched(f"process {pid}", tuple(map(Target, tids)), inherit, pid)
+        return Watched(f"process {pid}", tuple(map(CounterTarget, tids)), inherit, pid)
     what = f"thread {tid}" if tid else "this thread"
-    return Watched(what, (Target(tid or 0),), inherit=False)
+    return Watched(what, (CounterTarget(tid or 0),), inherit=False)
 
 
 def _threads(pid: int) -> list[int]:

@@ -27,15 +27,13 @@ from inotify_simple import INotify, flags
 from perflib.machine.processes import is_gone
 from perflib.model.errors import MeasurementError, UserError
 
-__all__ = ["POLL_S", "Follower"]
-
 POLL_S = 0.05
 """How often the file is polled where inotify is silent, and how soon an end is noticed."""
 
 _CHUNK_BYTES = 1 << 16
 
 
-class Follower:
+class LogFollower:
     r"""The new bytes of a log, for `perflib.instruments.joblog.joblog.parse`, until an end comes.
 
     Following begins when this is made: what stands in the file by then is skipped. Use it in a
@@ -74,7 +72,7 @@ class Follower:
     >>> from pathlib import Path
     >>> log = Path(tempfile.mkdtemp(), "log")
     >>> _ = log.write_bytes(b"old\n")
-    >>> with Follower(log, timeout_s=10) as follower:
+    >>> with LogFollower(log, timeout_s=10) as follower:
     ...     with log.open("ab") as job:
     ...         _ = job.write(b"new\n")
     ...     arrival_ns, chunk = next(iter(follower))
@@ -150,7 +148,7 @@ class Follower:
         """The next bytes, none if there are none yet."""
         try:
             while self._file is not None:
-                if self._after_cut:  # a job that does not append goes on behind a hole
+                if self._after_cut:  # a job that does not append continues behind a hole
                     self._offset = os.lseek(self._file, self._offset, os.SEEK_DATA)
                 chunk = os.pread(self._file, _CHUNK_BYTES, self._offset)
                 self._offset += len(chunk)

@@ -21,22 +21,20 @@ from perflib.model.errors import MeasurementError, UserError
 if TYPE_CHECKING:
     import regex
 
-__all__ = ["LINE_LIMIT_BYTES", "MOST_EVENTS", "Begun", "JobEvent", "parse"]
-
 LINE_LIMIT_BYTES = 4096
 """A longer line is read only so far: a job may write for minutes without a newline."""
 
 MOST_EVENTS = 200_000
 """That are kept: a job may say for ever that events begin, or that they end."""
 
-_MOST_PROBLEMS = 100  # a job may write for ever; what is left out is counted
+_MAX_PROBLEMS = 100  # a job may write for ever; what is left out is counted
 
 
 @dataclass(frozen=True)
 class Begun:
     """One event that began, as known the moment it does; ``begin_ns`` is its line's arrival."""
 
-    event: int | str
+    label: int | str
     begin_ns: int
     job: str | None = None
 
@@ -47,18 +45,18 @@ class JobEvent:
 
     Parameters
     ----------
-    event
-        Its number, or its name where that is no number.
+    label
+        The event's number, or its name where that is no number.
     begin_ns, end_ns
         When the two lines arrived (CLOCK_MONOTONIC). Equal if one read brought both: the time is
         then below what a log can resolve, or the job holds its lines back.
     reported_seconds
         The job's own timing, if its log has it.
     job
-        Which of several jobs it ran in, if the log tells.
+        Which of several jobs it ran in, if the log says.
     """
 
-    event: int | str
+    label: int | str
     begin_ns: int
     end_ns: int
     reported_seconds: float | None = None
@@ -84,7 +82,7 @@ def parse(
     chunks
         ``(arrival_ns, bytes)``, as read: whole lines or parts of lines.
     log_format
-        What the lines look like.
+        The form of the lines.
     problems
         Gets a sentence for everything that is no whole event: an event that never ended or began
         twice, an end without a begin, a number that is none, lines beyond ``LINE_LIMIT_BYTES``.
@@ -107,10 +105,10 @@ def parse(
     >>> from perflib.instruments.joblog.logformat import FORMATS
     >>> log = [(0, b"start processing ev"), (5, b"ent #7\n"), (9, b"done processing event #7\n")]
     >>> list(parse(log, FORMATS["athena"], []))
-    [JobEvent(event=7, begin_ns=5, end_ns=9, reported_seconds=None, job=None)]
+    [JobEvent(label=7, begin_ns=5, end_ns=9, reported_seconds=None, job=None)]
     """
     begin, end = log_format.expressions()
-    few = _Few(problems)
+    few = _BoundedProblems(problems)
     book = _Book(log_format.one_at_a_time, few)
     cut, first_cut = 0, 0
     for line in _lines(chunks):
@@ -183,14 +181,14 @@ def _lines(chunks: Iterable[tuple[int, bytes]]) -> Iterator[_Line]:
 
 
 @dataclass
-class _Few:
+class _BoundedProblems:
     """The first problems as they are; the others are counted."""
 
     problems: list[str]
     more: int = 0
 
     def append(self, problem: str) -> None:
-        if len(self.problems) < _MOST_PROBLEMS:
+        if len(self.problems) < _MAX_PROBLEMS:
             self.problems.append(problem)
         else:
             self.more += 1
@@ -211,7 +209,7 @@ class _Book:
     """The events that are open, by name, with the line that began each."""
 
     one_at_a_time: bool
-    problems: _Few
+    problems: _BoundedProblems
     open: dict[_Name, _Line] = field(default_factory=dict)
 
     def begin(self, match: regex.Match[str], line: _Line) -> Begun | None:

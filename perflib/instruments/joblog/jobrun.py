@@ -25,8 +25,6 @@ from perflib.measure.conditions import Conditions
 from perflib.measure.supervised import Supervised
 from perflib.model.errors import MeasurementError, UserError, choose
 
-__all__ = ["JobError", "JobResult", "job_argv", "run_job", "too_short"]
-
 _TAIL_BYTES = 4096
 _TAIL_LINES = 20
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}|\{(\w+)\}")
@@ -145,7 +143,7 @@ def run_job(
     argv
         The job.
     log_format
-        What its lines look like; None: they mean nothing, and there are no events.
+        The form of its lines; None: they mean nothing, and there are no events.
     conditions
         What its process is to have.
     environment
@@ -159,10 +157,10 @@ def run_job(
         until it returns. Its process is then still a Python that becomes the job (``exec``), with
         its conditions in force.
     on_begin
-        Called with each event when it begins, while the job goes on: until it returns, no line is
+        Called with each event when it begins, while the job continues: until it returns, no line is
         read.
     on_event
-        Called with each event when it has ended, and the job's process id, while the job goes on:
+        Called with each event when it has ended, and the job's process id, while the job continues:
         until it returns, no line is read.
 
     Raises
@@ -285,7 +283,9 @@ def _output(
     while time.monotonic() < deadline:
         poller.poll(_POLL_MS)
         ended = job.ended()  # and then nobody writes any more
-        chunk = _read(terminal)
+        chunk = b""
+        with contextlib.suppress(BlockingIOError):
+            chunk = os.read(terminal, 1 << 16)
         arrival_ns = time.monotonic_ns()
         if chunk:
             tail += chunk
@@ -293,11 +293,3 @@ def _output(
             yield arrival_ns, chunk
         elif ended:
             return
-
-
-def _read(terminal: int) -> bytes:
-    """The next bytes, if there are any."""
-    try:
-        return os.read(terminal, 1 << 16)
-    except BlockingIOError:
-        return b""

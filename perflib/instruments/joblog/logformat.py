@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from perflib.model.errors import UserError, choose
 from perflib.model.expressions import Expression
 
-__all__ = ["FORMATS", "LogFormat"]
-
 _EXAMPLE = {
     "begin": r"start processing event #(?P<event>\d+)",
     "end": r"Event nr\. (?P<event>\d+) took (?P<seconds>[\d.]+) s",
@@ -20,7 +18,7 @@ _GROUPS = {"begin": ("event", "job"), "end": ("event", "job", "seconds")}
 class LogFormat:
     r"""How a job's log says that an event begins and ends: two regular expressions.
 
-    Each is looked for anywhere in a line (`perflib.model.expressions`). No line may match both.
+    Each is searched for anywhere in a line (`perflib.model.expressions`). No line may match both.
 
     Parameters
     ----------

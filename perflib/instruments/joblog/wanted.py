@@ -7,8 +7,6 @@ import re
 from perflib.model.errors import UserError
 from perflib.model.expressions import Expression
 
-__all__ = ["Wanted"]
-
 _MEANS_ITSELF = re.compile(r"[^\\()\[\]{}*+?^$.]+")
 
 

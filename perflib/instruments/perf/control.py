@@ -23,8 +23,6 @@ from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 from perflib.model.errors import MeasurementError
 
-__all__ = ["PRIORITY", "ControlledPerf"]
-
 PRIORITY = 10  # above every ordinary process; below what a careful user reserves for more
 _READY_S, _ACK_S, _END_S = 60.0, 10.0, 120.0
 

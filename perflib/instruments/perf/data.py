@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -23,9 +22,7 @@ from numpy.typing import NDArray
 from perflib import kernels
 from perflib.instruments.perf.pieces import fed, strings
 from perflib.model.errors import MeasurementError, UserError
-from perflib.model.regular import open_to_read
-
-__all__ = ["Event", "Field", "PerfData", "Type", "lost"]
+from perflib.store.regular import open_to_read
 
 
 class Type:
@@ -46,7 +43,7 @@ class Type:
     LOST_SAMPLES = 13
     """How many samples of an event were lost since it was opened, and the event's id."""
     SWITCH_CPU_WIDE = 15
-    """A thread left a CPU (``misc & OUT``; ``PREEMPTED``: it could go on), or came to it: process
+    """A thread left a CPU (``misc & OUT``; ``PREEMPTED``: it was runnable), or came to it: process
     and thread that came instead, or had left."""
     FINISHED_ROUND = 68
     """All records that follow are later than the latest of the round before this one."""
@@ -63,10 +60,10 @@ _MOST_EVENTS, _MOST_PERIOD = 4096, 1 << 62
 _SAMPLE_TYPES, _SAMPLE_TIME = 1 << 16 | 0x7FF, 1 << 2  # what may stand before the raw data
 _SAMPLE_ID_ALL, _USE_CLOCKID = 1 << 18, 1 << 25
 _FREQUENCY = 1 << 10
-_CLOCKS = {0: "CLOCK_REALTIME", 1: "CLOCK_MONOTONIC", 4: "CLOCK_MONOTONIC_RAW"} | {
-    7: "CLOCK_BOOTTIME",
+_CLOCKS = {
+    0: "CLOCK_REALTIME", 1: "CLOCK_MONOTONIC", 4: "CLOCK_MONOTONIC_RAW", 7: "CLOCK_BOOTTIME",
     11: "CLOCK_TAI",
-}
+}  # fmt: skip
 _PERFS_CLOCK = "perf's own"
 _COMPRESSED = -2
 
@@ -172,12 +169,7 @@ class PerfData:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """Profile some events of a job: perf is on from the line that begins one to the line that ends it.
 
-Either we start the job (`profile_job`): it is held until perf is attached, so that its first event
+Either we start the job (`profile_job`): it waits until perf is attached, so that its first event
 is not missed, and writes to a pseudo-terminal, so that its lines come at once. Or it runs already
 and writes a log (`profile_running`). What of each event was missed is measured.
 """
@@ -8,17 +8,17 @@ and writes a log (`profile_running`). What of each event was missed is measured.
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from threading import Event
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.instruments.joblog.follow import Follower
+from perflib.instruments.joblog.follow import LogFollower
 from perflib.instruments.joblog.joblog import Begun, JobEvent, parse
 from perflib.instruments.joblog.jobrun import JobError, JobResult, run_job, too_short
 from perflib.instruments.joblog.logformat import LogFormat
@@ -28,49 +28,18 @@ from perflib.instruments.perf.slowest import PIECE_KIB, Slowest
 from perflib.instruments.perf.tool import ProcessGoneError
 from perflib.measure.conditions import Conditions, check
 
-__all__ = [
-    "MOST_CLASSES",
-    "Coverage",
-    "EventProfile",
-    "RecordedEvent",
-    "Sampling",
-    "ended_badly",
-    "lost_samples",
-    "profile_job",
-    "profile_running",
-]
-
-MOST_CLASSES = 50
+MAX_CLASSES = 50
 """Of events, in one recording."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """What perf samples and how often; see `perflib.instruments.perf.recorder.Recorder`."""
+    """What perf samples and how often: as `perflib.instruments.perf.recorder.Recorder` takes it."""
 
     event: str | None = None
     frequency_hz: int = 4000
     period: int | None = None
     call_graph: CallGraph = "none"
-
-    def recorder(
-        self,
-        pid: int | None,
-        folder: Path,
-        cpus: Sequence[int] = (),
-        piece_kib: int | None = None,
-    ) -> Recorder:
-        """A recorder of a process, or of CPUs."""
-        return Recorder(
-            pid,
-            folder=folder,
-            cpus=cpus,
-            piece_kib=piece_kib,
-            event=self.event,
-            frequency_hz=self.frequency_hz,
-            period=self.period,
-            call_graph=self.call_graph,
-        )
 
 
 @dataclass(frozen=True)
@@ -106,7 +75,7 @@ class Coverage:
 class RecordedEvent:
     """One wanted event that began and ended, what of it was recorded, and its class."""
 
-    event: JobEvent
+    job_event: JobEvent
     coverage: Coverage
     name: str = ""
 
@@ -178,7 +147,7 @@ def profile_job(
     timeout_s
         When the job is killed.
     job
-        Only this job's events, where the log tells several apart.
+        Only this job's events, where the log distinguishes several.
     conditions
         What the job's process is to have (its core, its priority ...).
     sampling
@@ -248,7 +217,7 @@ def ended_badly(result: JobResult) -> list[str]:
 
 
 def lost_samples(lost: int, taken: int) -> list[str]:
-    """A sentence if perf lost samples, beside those that were taken; or none."""
+    """A sentence if perf lost samples; ``taken``: how many it has."""
     if not lost:
         return []
     share = f"perf lost {lost} samples, {100 * lost / (lost + taken):.1f} % of all"
@@ -264,14 +233,14 @@ def profile_running(
     folder: Path,
     timeout_s: float,
     job: str | None = None,
-    stop: Event | None = None,
+    stop: threading.Event | None = None,
     sampling: Sampling | None = None,
     slowest: Slowest | None = None,
 ) -> EventProfile:
-    """Record events of a job that runs already, as its log tells of them.
+    """Record events of a job that runs already, as its log reports them.
 
     Returns when the wanted events have ended, the job has, the time is over, or ``stop`` is set.
-    What stands in the log before perf is attached is not read. The job goes on.
+    What is in the log before perf is attached is not read. The job continues afterwards.
 
     Parameters
     ----------
@@ -279,7 +248,7 @@ def profile_running(
         The job.
     log
         What it writes. It should not buffer: a line that comes late begins the recording late,
-        and no log can tell.
+        and no log shows that.
     log_format, events, folder, job, sampling, slowest
         As for `profile_job`.
     timeout_s
@@ -296,7 +265,7 @@ def profile_running(
     problems: list[str] = []
     with (
         switch.recording(pid, folder, sampling),
-        Follower(log, pid=pid, timeout_s=timeout_s, stop=stop) as follower,
+        LogFollower(log, pid=pid, timeout_s=timeout_s, stop=stop) as follower,
         prompt(pid),
     ):
         deadline = time.monotonic() + timeout_s
@@ -329,14 +298,14 @@ class _Switch:
         if isinstance(wanted, Wanted):
             self._names = set(wanted.names) or None
         elif wanted is not None:
-            self._names = {str(event) for event in wanted}
+            self._names = {str(label) for label in wanted}
 
     @contextlib.contextmanager
     def recording(self, pid: int, folder: Path, sampling: Sampling | None) -> Iterator[None]:
         """Attach perf, and follow what it writes where only some events are kept."""
         piece_kib = None if self.slowest is None else PIECE_KIB
-        sampling = sampling or Sampling()
-        with sampling.recorder(pid, folder, piece_kib=piece_kib) as self.recorder:
+        chosen = asdict(sampling or Sampling())
+        with Recorder(pid, folder=folder, piece_kib=piece_kib, **chosen) as self.recorder:
             if self.slowest is None:
                 yield
                 return
@@ -348,32 +317,32 @@ class _Switch:
 
     @property
     def has_all(self) -> bool:
-        ended = {str(event.event) for event in self.ended}
+        ended = {str(event.label) for event in self.ended}
         return self._names is not None and ended >= self._names and not self.open
 
-    def _class_of(self, event: int | str) -> str | None:
-        """The class of an event that is wanted."""
-        name = str(event)
+    def _class_of(self, label: int | str) -> str | None:
+        """The class of a wanted event; None of any other."""
+        name = str(label)
         if isinstance(self.wanted, Wanted):
-            found = self.wanted.class_of(event)
+            found = self.wanted.class_of(label)
             if found is None or self.slowest is None or self.wanted.by_class:
                 return found
             return ""  # the slowest of all of them
         return name if self._names is None or name in self._names else None
 
     def _is_full(self, name: str) -> bool:
-        return len(self.seen) >= MOST_CLASSES and name not in self.seen
+        return len(self.seen) >= MAX_CLASSES and name not in self.seen
 
     def begin(self, begun: Begun) -> None:
         one_at_a_time = self.log_format.one_at_a_time
         if one_at_a_time:  # what was open in this job has never ended
             self.open = {name: other for name, other in self.open.items() if name[0] != begun.job}
-        name = self._class_of(begun.event)
+        name = self._class_of(begun.label)
         if isinstance(self.wanted, Wanted) and name is not None and self._is_full(name):
             self.left_out, name = self.left_out + 1, None
         if name is not None and self.job in (None, begun.job):
             self.seen.add(name)
-            self.open[begun.job, begun.event] = begun
+            self.open[begun.job, begun.label] = begun
             if self.slowest is not None:
                 self.slowest.begin(begun, one_at_a_time=one_at_a_time)
             if not self._is_on:
@@ -383,10 +352,10 @@ class _Switch:
             self._off()
 
     def end(self, event: JobEvent) -> None:
-        if self.open.pop((event.job, event.event), None) is None:
+        if self.open.pop((event.job, event.label), None) is None:
             return
         if self.slowest is not None:
-            self.slowest.end(event, self._class_of(event.event) or "")
+            self.slowest.end(event, self._class_of(event.label) or "")
             return
         self.ended.append(event)
         if not self.open:
@@ -409,7 +378,7 @@ class _Switch:
         kept = None
         if self.slowest is None:
             times, lost = self.recorder.times()
-            ended = [(event, self._class_of(event.event) or "") for event in self.ended]
+            ended = [(event, self._class_of(event.label) or "") for event in self.ended]
         else:
             kept = self.slowest.finish()
             times, lost, ended = kept.samples["time_ns"].to_numpy(np.int64), kept.lost, kept.events
@@ -421,7 +390,7 @@ class _Switch:
             ]
         if self.left_out:
             problems.append(
-                f"{self.left_out} events were left out: they are of more than {MOST_CLASSES} "
+                f"{self.left_out} events were left out: they are of more than {MAX_CLASSES} "
                 "classes; a named group 'event' in the expression makes classes of many events"
             )
         problems += too_short([event for event, _ in ended])

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from io import FileIO
 from typing import Any
 
-__all__ = ["fed", "strings"]
-
 Feed = Callable[[Any, int, bool], tuple[int, bool]]
 _ENDS = 1 << 12
 

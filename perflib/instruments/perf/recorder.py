@@ -58,7 +58,7 @@ class Recorder(ControlledPerf):
     Attributes
     ----------
     event : str
-        What is sampled; beside those of `ControlledPerf`.
+        What is sampled; in addition to those of `ControlledPerf`.
 
     Raises
     ------
@@ -157,7 +157,6 @@ class Recorder(ControlledPerf):
         self,
         out: Path,
         *,
-        inline: bool = False,
         data: Path | None = None,
         ranges: Sequence[tuple[int, int]] = (),
     ) -> Path:
@@ -167,14 +166,13 @@ class Recorder(ControlledPerf):
         ----------
         out
             The file of the text.
-        inline
-            Name inlined functions, too. perf may take minutes for a large program.
         data
             One of `pieces`, which may be read before the end.
         ranges
             Only samples taken from the first to the second of such a pair, in ns.
         """
-        options = ["--header", "-F", _FIELDS, *([] if inline else ["--no-inline"])]
+        # Without inlined functions: naming them may take minutes for a large program.
+        options = ["--header", "-F", _FIELDS, "--no-inline"]
         if ranges:
             options += ["--time", " ".join(f"{_s(first)},{_s(last)}" for first, last in ranges)]
         with out.open("wb") as file:

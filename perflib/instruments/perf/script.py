@@ -11,11 +11,10 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +23,6 @@ import pandas as pd
 from perflib import kernels
 from perflib.instruments.perf.pieces import fed, strings
 from perflib.model.errors import MeasurementError, UserError
-
-__all__ = ["Profile", "StackReader", "Unread", "read"]
 
 _PIECE = 1 << 21  # bytes of text in memory; a line may have half of it
 _ROOM = 1 << 14  # samples that the kernel hands over at once
@@ -119,7 +116,7 @@ def read(path: Path) -> Profile:
     >>> profile.samples["symbol"].value_counts().head()  # doctest: +SKIP
     """
     try:
-        with path.open("rb", buffering=0) as file, _reader() as kernel:
+        with path.open("rb", buffering=0) as file, _Reader() as kernel:
             if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):  # it may have no end
                 raise OSError(errno.EINVAL, "it is a device, not a file")
             columns = _columns(kernel, file, path)
@@ -141,14 +138,11 @@ class _Reader:
         if not self.state:
             raise _no_memory()
 
+    def __enter__(self) -> Self:
+        return self
 
-@contextmanager
-def _reader() -> Iterator[_Reader]:
-    reader = _Reader()
-    try:
-        yield reader
-    finally:
-        reader.lib.perf_script_close(reader.state)
+    def __exit__(self, *_: object) -> None:
+        self.lib.perf_script_close(self.state)
 
 
 def _no_memory() -> MeasurementError:
@@ -212,7 +206,7 @@ class StackReader:
     def __iter__(self) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], Any]]:
         """Parts: when each sample was taken, of which thread, and the number of its stack."""
         stack = _STRINGS.index("stack")
-        with _reader() as reader:
+        with _Reader() as reader:
             for part in _parts(reader, self._file, Path("perf script")):
                 self.texts += _strings(reader, stack, len(self.texts))
                 yield part["time_ns"].copy(), part["tid"].copy(), part["stack"].copy()
@@ -245,7 +239,8 @@ def _categorical(codes: npt.NDArray[np.integer[Any]], strings: list[str]) -> Any
     renumbered = [numbers.setdefault(text, len(numbers)) for text in strings]
     if len(numbers) < len(strings):
         codes = np.array(renumbered)[codes]
-    return pd.Categorical.from_codes(codes, pd.Index(list(numbers)))
+    # As objects: pandas' own texts are copied three times while it looks for equal ones.
+    return pd.Categorical.from_codes(codes, pd.Index(list(numbers), dtype=object))
 
 
 def _table(reader: _Reader, columns: dict[str, np.ndarray[Any, Any]]) -> pd.DataFrame:

@@ -31,15 +31,14 @@ from perflib.instruments.perf.data import PerfData, Type, lost
 from perflib.instruments.perf.recorder import Recorder
 from perflib.model.errors import MeasurementError, UserError
 
-__all__ = ["PIECE_KIB", "Kept", "Slowest"]
-
 PIECE_KIB = 16 * 1024
 """The size of one data file."""
 
-_SPOOL, _MOST_SPOOL = 4, 16  # pieces that wait to be read, and beyond which one is lost
-_MOST_SAMPLES = 300_000  # of the slowest events, and of others, by their times
-_MOST_RANGES = 2000  # that one command line has room for
-_NEAR_NS = 1_000_000  # ranges so close are read as one
+# pieces that wait to be read, and the most before one is lost
+_SPOOL_PIECES, _MAX_SPOOL_PIECES = 4, 16
+_MAX_SAMPLES = 300_000  # of the slowest events, and of others, by their times
+_MAX_RANGES = 2000  # that one command line has room for
+_MERGED_GAP_NS = 1_000_000  # ranges so close are read as one
 _POLL_S = 0.5
 
 
@@ -112,7 +111,7 @@ class Slowest:
 
     def __init__(self, percent: float, frequency_hz: int, seed: int = 1) -> None:
         self._percent = percent
-        self._room_ns = _MOST_SAMPLES * 10**9 // frequency_hz
+        self._room_ns = _MAX_SAMPLES * 10**9 // frequency_hz
         self._random = random.Random(seed)
         self._classes: dict[str, _Class] = {}
         self._open: dict[tuple[str | None, int | str], int] = {}
@@ -133,7 +132,7 @@ class Slowest:
         self._end.set()
         self._thread.join()
 
-    # --- what the log tells ----------------------------------------------------------------------
+    # --- what the log reports --------------------------------------------------------------------
 
     def begin(self, begun: Begun, *, one_at_a_time: bool) -> None:
         """An event has begun; what was open is not, where events come one after the other."""
@@ -141,13 +140,13 @@ class Slowest:
             self._latest_ns = begun.begin_ns
             if one_at_a_time:
                 self._open = {key: at for key, at in self._open.items() if key[0] != begun.job}
-            self._open[begun.job, begun.event] = begun.begin_ns
+            self._open[begun.job, begun.label] = begun.begin_ns
 
     def end(self, event: JobEvent, name: str) -> None:
         """An event of this class has ended."""
         with self._lock:
             self._latest_ns = event.end_ns
-            self._open.pop((event.job, event.event), None)
+            self._open.pop((event.job, event.label), None)
             self._classes.setdefault(name, _Class()).add(event, self._random)
             classes = self._classes.values()
             while sum(one.slow_ns for one in classes) > self._room_ns:
@@ -165,10 +164,10 @@ class Slowest:
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         while not self._end.wait(_POLL_S):
             pieces = self._recorder.pieces
-            for piece in pieces[_MOST_SPOOL:]:  # faster than they are read: no room for more
+            for piece in pieces[_MAX_SPOOL_PIECES:]:  # faster than they are read: no room for more
                 piece.unlink()
                 self._dropped += 1
-            for piece in pieces[: max(0, min(len(pieces), _MOST_SPOOL) - _SPOOL)]:
+            for piece in pieces[: max(0, min(len(pieces), _MAX_SPOOL_PIECES) - _SPOOL_PIECES)]:
                 with self._lock:
                     kept = self._candidates()
                     since = min([self._latest_ns, *self._open.values()])
@@ -191,7 +190,7 @@ class Slowest:
                 if begin <= last and end >= first
             ]
             if ranges:
-                if len(ranges) > _MOST_RANGES:
+                if len(ranges) > _MAX_RANGES:
                     ranges = []  # all of them: the rest is dropped at the end
                 text = piece.parent / f"kept-{len(self._texts)}.txt"
                 self._texts.append(self._recorder.script(text, data=piece, ranges=ranges))
@@ -274,7 +273,7 @@ def _took_ns(event: JobEvent) -> int:
 def _merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     merged: list[tuple[int, int]] = []
     for begin, end in sorted(ranges):
-        if merged and begin <= merged[-1][1] + _NEAR_NS:
+        if merged and begin <= merged[-1][1] + _MERGED_GAP_NS:
             merged[-1] = merged[-1][0], max(end, merged[-1][1])
         else:
             merged.append((begin, end))

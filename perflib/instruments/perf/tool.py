@@ -13,16 +13,6 @@ from perflib.machine.files import assignments, fields, integer
 from perflib.machine.processes import is_gone, may_count_kernel
 from perflib.model.errors import MeasurementError
 
-__all__ = [
-    "CallGraph",
-    "PerfUnavailableError",
-    "ProcessGoneError",
-    "explain",
-    "find_perf",
-    "kernel_allowed",
-    "refusal",
-]
-
 CallGraph = Literal["none", "fp", "dwarf", "lbr"]  # how perf finds the callers
 
 _INSTALL = {

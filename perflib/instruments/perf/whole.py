@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +26,6 @@ from perflib.instruments.perf.recorder import Recorder
 from perflib.instruments.perf.tool import ProcessGoneError
 from perflib.machine.processes import is_gone
 from perflib.measure.conditions import Conditions, check
-
-__all__ = ["record_for", "record_job"]
 
 _POLL_S = 0.05
 
@@ -66,7 +65,7 @@ def record_job(
         def attach(pid: int) -> None:
             if on_start is not None:
                 on_start(pid)
-            recorder = (sampling or Sampling()).recorder(pid, folder)
+            recorder = Recorder(pid, folder=folder, **asdict(sampling or Sampling()))
             recorders.append(recording.enter_context(recorder))
             span[0] = recorder.enable()
             if duration_s is not None:
@@ -110,7 +109,8 @@ def record_for(
     EventProfile
         Of one event without a name, from the recording's begin to its end.
     """
-    with (sampling or Sampling()).recorder(pid, folder, cpus) as recorder:
+    chosen = asdict(sampling or Sampling())
+    with Recorder(pid, folder=folder, cpus=cpus, **chosen) as recorder:
         begin_ns = recorder.enable()
         deadline = time.monotonic() + duration_s
         while (left := deadline - time.monotonic()) > 0:

@@ -11,18 +11,16 @@ import re
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 
-__all__ = ["align", "normalised"]
-
 _SYMBOL = re.compile(r"\b(?:0x)?[0-9a-f]+ <(.+?)(?:_\d{4,5})?(?:\+0x[0-9a-f]+)?>$")
 _RELATIVE = re.compile(r"-?0x[0-9a-f]+\(%rip\)")
 _COMMENT = re.compile(r"\s+(?:#|//) .*$")
-_MOST = 4000  # instructions; of longer functions texts that come often are not looked at first
+_MAX_INSTRUCTIONS = 4000  # of longer functions texts that come often are not compared first
 
 Pair = tuple[int | None, int | None]
 
 
 def normalised(instruction: str) -> str:
-    """An instruction without what depends on where its code and data lie.
+    """An instruction without what depends on where its code and data are placed.
 
     >>> normalised("jne    1136 <work+0x16>"), normalised("call 1030 <log@plt>")
     ('jne <work>', 'call <log@plt>')
@@ -63,9 +61,9 @@ def _matched(
     there: range,
     between: Callable[[range, range], list[Pair]],
 ) -> list[Pair]:
-    """Pairs of equal words; what lies between them is paired by another rule."""
+    """Pairs of equal words; what is between them is paired by another rule."""
     first, second = words[0][here.start : here.stop], words[1][there.start : there.stop]
-    long = max(len(first), len(second)) > _MOST
+    long = max(len(first), len(second)) > _MAX_INSTRUCTIONS
     matcher = SequenceMatcher(None, first, second, autojunk=long)
     pairs: list[Pair] = []
     for kind, i, i_end, j, j_end in matcher.get_opcodes():

@@ -27,8 +27,6 @@ from perflib.instruments.profile.disassembly import (
 from perflib.instruments.profile.views import Weight, leaves, weights
 from perflib.model.errors import MeasurementError, UserError, choose
 
-__all__ = ["Annotation", "Located", "annotate", "located"]
-
 
 @dataclass(frozen=True)
 class Annotation:
@@ -184,7 +182,7 @@ def located(
 
 
 def _object(objects: pd.Series, function: str, wanted: str | None) -> tuple[str, list[str]]:
-    """The object to look into, and a remark if the function has samples in others as well."""
+    """The object to disassemble, and a remark if the function has samples in others as well."""
     counts = objects.astype(str).value_counts()
     names = [str(name) for name in counts.index]
     if wanted is not None:

@@ -1,7 +1,7 @@
 """Two profiles of the same work compared: which functions account for the additional time.
 
 Three questions, kept apart. How much longer does the event take (``total``)? Which functions does
-the additional time lie in (``share_percent``, the table of Guerri et al. 2015)? Those that cost
+the additional time is in (``share_percent``, the table of Guerri et al. 2015)? Those that cost
 most always head that list, also on a core that is merely slower. So the third: does a function grow
 *more* than all the others do (``excess_percent``)? Only that makes a function stand out.
 """
@@ -15,14 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import special
 from scipy import stats as distributions
 
 from perflib.instruments.profile.costs import Counts, costs_of, counts_of, unit_of
 from perflib.stats.excess import Excesses, excesses
 from perflib.stats.interval import NO_INTERVAL, Interval, percent
-from perflib.stats.intervals import robust_mean, t_interval
-
-__all__ = ["Comparison", "compare", "compare_samples"]
+from perflib.stats.intervals import robust_mean, t_interval, t_intervals
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -46,9 +45,9 @@ class Comparison:
         ``additional`` are per event in ``unit``, each with ``_low`` and ``_high``; outliers are
         left out of them. ``share_percent`` is the function's part of the additional time; NaN
         unless the total of it is clearly not zero (at a fifth of the doubt). ``excess_percent`` is
-        by how much it grew beyond the slowdown common to the functions that do not stand out,
-        infinite where the first never met it; ``of_event_percent`` the same time as a share of
-        the event on the first, with ``of_event_low`` and ``of_event_high``. ``p_holm`` is
+        by how much it grew more than the slowdown common to the functions that do not stand out,
+        infinite where the first never ran it; ``of_event_percent`` the same time as a share of
+        the event on the first. Each of the three has ``_low`` and ``_high``. ``p_holm`` is
         corrected for the number of functions, NaN where the samples are too few to test.
         ``stands_out``, ``samples`` (of both), ``log_error``, ``systematic`` and ``df`` (see
         ``visible``).
@@ -61,7 +60,7 @@ class Comparison:
         The same for the event in ``unit``.
     rounds, dropped, outliers
         Repetitions compared; left out because a configuration was missing; in which the ratio of
-        the two lay far from the other rounds'.
+        the two are far from the other rounds'.
     open_percent
         The largest excess, as a share of the event time, that the intervals (all together) leave
         open for any function: what could not have been seen. Infinite where that is anything.
@@ -221,11 +220,24 @@ def compare_samples(
     )
 
 
+def additional_time_table(compared: Comparison) -> pd.DataFrame:
+    """The comparison by function; ``explained``: what the common slowdown gives it.
+
+    ``visible_percent``: by how much it would have had to grow to be named nine times in ten.
+    """
+    table = compared.table.drop(columns=["log_error", "systematic", "df", "log_odds"])
+    return table.assign(
+        explained=table["cost_first"] * compared.common.effect / 100,
+        visible_percent=compared.visible().to_numpy(),
+        unit=compared.unit,
+    )
+
+
 def _slowdown(first: Floats, second: Floats, confidence: float) -> tuple[Interval, Flags]:
     """By how many percent the sum over functions is larger, and which rounds are outliers.
 
-    A burst of the host doubles one trial of a round: the round's ratio lies far from the others',
-    beyond what their scatter or counting explains.
+    A burst of the host doubles one trial of a round: the round's ratio is then farther from the
+    others' than their scatter or counting explains.
     """
     sums = np.column_stack([first.sum(axis=1), second.sum(axis=1)])
     usable = (sums > 0).all(axis=1)
@@ -246,16 +258,20 @@ def _slowdown(first: Floats, second: Floats, confidence: float) -> tuple[Interva
 
 
 def _normal(confidence: float) -> float:
-    return float(distributions.norm.ppf(0.5 + confidence / 2))
+    return float(special.ndtri(0.5 + confidence / 2))
 
 
-def _mean(values: Floats, counting_error: float, confidence: float) -> Interval:
-    """The mean over rounds; counting alone gives the error of one, and the least error of many."""
-    half_width = _normal(confidence) * counting_error
-    if values.size > 1:
-        half_width = max(half_width, t_interval(values, confidence).half_width)
-    centre = float(values.mean())
-    return Interval(centre, centre - half_width, centre + half_width)
+def _means(values: Floats, counting_errors: Floats, confidence: float) -> Floats:
+    """``[column, estimate and ends]`` of the means over rounds.
+
+    Counting alone gives the error of one round, and the least error of many.
+    """
+    half_width = _normal(confidence) * counting_errors
+    centre = np.ascontiguousarray(values.T).mean(axis=1)
+    if len(values) > 1:
+        scatter = [found.half_width for found in t_intervals(values, confidence)]
+        half_width = np.maximum(half_width, scatter)
+    return np.column_stack([centre, centre - half_width, centre + half_width])
 
 
 def _table(
@@ -268,32 +284,28 @@ def _table(
     columns: dict[str, Floats] = {}
     for name, values in (("cost_first", first), ("cost_second", second), ("additional", more)):
         samples = (first + second if name == "additional" else values).sum(axis=0)
-        intervals = [
-            _mean(values[:, place], math.sqrt(samples[place]) / rounds, confidence)
-            for place in range(len(counts.functions))
-        ]
-        ends = counts.quantum * np.array(intervals).reshape(-1, 3)
+        ends = counts.quantum * _means(values, np.sqrt(samples) / rounds, confidence)
         for number, end in enumerate(("", "_low", "_high")):
             columns[name + end] = ends[:, number]
-    all_samples = float((first + second).sum())
-    total = _mean(more.sum(axis=1), math.sqrt(all_samples) / rounds, confidence)
+    sums = more.sum(axis=1, keepdims=True)
+    counting_error = np.sqrt([float((first + second).sum())]) / rounds
+    (total,) = _means(sums, counting_error, confidence)
     shares = np.full((3, len(counts.functions)), np.nan)
-    clearly = _mean(more.sum(axis=1), math.sqrt(all_samples) / rounds, 1 - (1 - confidence) / 5)
-    if clearly.low > 0 or clearly.high < 0:  # a share of next to nothing is no number
+    ((_, low, high),) = _means(sums, counting_error, 1 - (1 - confidence) / 5)
+    if low > 0 or high < 0:  # a share of next to nothing is no number
         shares = 100 * _shares(more, first + second, confidence)
-    columns |= dict(zip(("share_percent", "share_low", "share_high"), shares, strict=True))
+    for end, values in zip(("", "_low", "_high"), shares, strict=True):
+        columns["share_percent" + end] = values
 
     never_first, never_second = counts.first.sum(axis=0) == 0, counts.second.sum(axis=0) == 0
     low, high = found.interval(confidence)
     columns["excess_percent"] = 100 * np.where(
         never_first, np.inf, np.where(never_second, -1.0, np.expm1(found.log_odds))
     )
-    columns["excess_low"] = 100 * np.where(never_second, -1.0, np.expm1(low))
-    columns["excess_high"] = 100 * np.where(never_first, np.inf, np.expm1(high))
+    columns["excess_percent_low"] = 100 * np.where(never_second, -1.0, np.expm1(low))
+    columns["excess_percent_high"] = 100 * np.where(never_first, np.inf, np.expm1(high))
     for end, log_odds in (("", found.log_odds), ("_low", low), ("_high", high)):
-        columns["of_event" + (end or "_percent")] = (
-            100 * _share_of_event(counts) * np.expm1(log_odds)
-        )
+        columns["of_event_percent" + end] = 100 * _share_of_event(counts) * np.expm1(log_odds)
     columns["p_holm"] = np.where(found.tested, found.p_holm, np.nan)
     columns["samples"] = np.rint((counts.first + counts.second).sum(axis=0))
     columns["log_error"], columns["df"] = found.error, found.df

@@ -18,8 +18,6 @@ from perflib.instruments.profile.views import COPY
 from perflib.model.errors import MeasurementError
 from perflib.model.recorded import with_user
 
-__all__ = ["PAGE", "Instruction", "Place", "disassemble", "find", "instructions", "object_file"]
-
 _DEBUG_FILES = Path("/usr/lib/debug/.build-id")
 _TOOL_TIMEOUT_S = 120
 PAGE = 0xFFF  # objects are loaded at whole pages of at least 4 KiB
@@ -30,7 +28,6 @@ _VERSION = re.compile(r"@@?(?!plt$).*$")
 _ARGUMENTS = re.compile(r"\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)?(?: \[clone [^\]]*\])*$")
 _INSTRUCTION = re.compile(r"^ *([0-9a-f]+):\t(.*)$")
 _LINE = re.compile(r"^(\S.*):(\d+)(?: \(discriminator \d+\))?$")
-_BUILD_ID = re.compile(r"Build ID: ([0-9a-f]{4,})")
 
 
 class Place(NamedTuple):
@@ -95,7 +92,7 @@ def object_file(name: str, remarks: list[str], build: str = "") -> Path:
     return path
 
 
-def _tool(*argv: str) -> str:
+def tool(*argv: str) -> str:
     """What one of binutils' tools prints.
 
     Raises
@@ -132,9 +129,8 @@ def _tables(path: Path) -> Iterable[tuple[str, ...]]:
     """What to ask nm for: all symbols, then the exported, then those of a separate debug file."""
     yield ("--synthetic", str(path))
     yield ("--dynamic", str(path))
-    build_id = _BUILD_ID.search(_tool("readelf", "--notes", str(path)))
-    if build_id:
-        debug = _DEBUG_FILES / build_id[1][:2] / f"{build_id[1][2:]}.debug"
+    if build := build_id(path):
+        debug = _DEBUG_FILES / build[:2] / f"{build[2:]}.debug"
         if debug.is_file():
             yield (str(debug),)
 
@@ -152,7 +148,7 @@ def find(path: Path, names: set[str]) -> tuple[list[Place], bool]:
     copied = re.compile(rf"(?:{'|'.join(map(re.escape, names))}){COPY}")
     for demangle in ((), ("--demangle",)):
         for table in _tables(path):
-            listed = _tool("nm", "--defined-only", "--print-size", *demangle, *table)
+            listed = tool("nm", "--defined-only", "--print-size", *demangle, *table)
             symbols = [
                 (int(address, 16), int(size or "0", 16), _VERSION.sub("", name))
                 for address, size, kind, name in _SYMBOL.findall(listed)
@@ -191,7 +187,7 @@ def disassemble(path: Path, place: Place) -> list[Instruction]:
     MeasurementError
         There is no objdump, it cannot read the file, or finds no code there.
     """
-    listed = _tool(
+    listed = tool(
         "objdump", "--disassemble", "--line-numbers", "--demangle", "--wide", "--no-show-raw-insn",
         f"--start-address={place.address}", f"--stop-address={place.stop}", str(path),
     )  # fmt: skip

@@ -27,20 +27,18 @@ from perflib.model.errors import UserError
 from perflib.stats.interval import Interval
 from perflib.stats.intervals import holm
 
-__all__ = ["Code", "EntryCost", "entry_cost"]
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Code = Mapping[str, "int | Sequence[int] | Ints"]
 
-_WITHIN = 0.99  # of its samples lie within a function whose length is not known
-_FEWEST_PLACES = 5  # in a function, to tell its length by
-_MOST_SHARE = 0.5  # a window of more of the function than this is no entry
+_WITHIN = 0.99  # of its samples are within a function whose length is not known
+_MIN_PLACES = 5  # in a function, to estimate its length by
+_MAX_WINDOW_SHARE = 0.5  # a window of more of the function than this is no entry
 
 
 @dataclass(frozen=True)
 class EntryCost:
-    """How the samples of functions lie on their first instructions.
+    """How the samples of functions spread over their first instructions.
 
     Parameters
     ----------
@@ -96,7 +94,7 @@ def entry_cost(
     ----------
     samples
         The table of samples; ``symbol`` and ``offset`` (bytes into the function, -1: unknown) are
-        used, and ``event`` to tell a clock.
+        used, and ``event`` to recognise a clock.
     code
         For each function the offsets of its instructions in bytes, ascending from 0, or its size in
         bytes. Of a function that is not in it the largest offset seen is taken for its end, one
@@ -159,7 +157,7 @@ def entry_cost(
         layout = _layout(str(symbol), places, (code or {}).get(str(symbol)))
         width = instructions if layout.even_by == "instructions" else window_bytes
         even = width / layout.slots
-        if even > _MOST_SHARE:
+        if even > _MAX_WINDOW_SHARE:
             too_short += len(group)
             continue
         start = int(generator.integers(width, layout.slots - width + 1))
@@ -223,10 +221,10 @@ def _layout(function: str, places: Ints, given: int | Sequence[int] | Ints | Non
 def _as_seen(places: Ints) -> _Layout:
     """A function as long as its samples say, one in a hundred of which may be far off.
 
-    Samples on few places tell no length: then it counts as one slot, which is too short to judge.
+    Samples on few places determine no length: it then counts as one slot, too short to judge.
     """
     last = int(np.quantile(places, _WITHIN, method="higher"))
-    if np.unique(places).size < _FEWEST_PLACES:
+    if np.unique(places).size < _MIN_PLACES:
         last = 0
     return _Layout(last + 1, np.minimum(places, last), "largest offset seen")
 
@@ -240,7 +238,7 @@ def _judged(table: pd.DataFrame, times: float, confidence: float) -> pd.DataFram
         low, high = _clopper_pearson(hits, number, confidence)
         if not prefix:
             table["share_percent"] = 100 * hits / number
-            table["share_low"], table["share_high"] = 100 * low, 100 * high
+            table["share_percent_low"], table["share_percent_high"] = 100 * low, 100 * high
             table["ratio_low"], table["ratio_high"] = low / even, high / even
         table[f"{prefix}ratio"] = hits / number / even
         limit = np.minimum(times * even, 1.0)

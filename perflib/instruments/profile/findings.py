@@ -22,15 +22,14 @@ from perflib.instruments.profile.claims import (
 from perflib.instruments.profile.comparison import Comparison
 from perflib.instruments.profile.entry_cost import EntryCost
 from perflib.instruments.profile.side_by_side import SideBySide
+from perflib.model.claim import Claim
 from perflib.model.finding import Finding
 from perflib.stats.decide import Decision, Reason, Witness
 from perflib.stats.interval import NO_INTERVAL, Interval
 from perflib.stats.intervals import p_above
 
-__all__ = ["LEAST_ROUNDS", "comparison_findings", "entry_findings", "instruction_findings"]
-
 LEAST_ROUNDS = 3  # below, the scatter of events is not known well enough for a verdict
-_LEAST_FUNCTIONS = 3  # a verdict over all functions takes so many
+_MIN_FUNCTIONS = 3  # a verdict over all functions takes so many
 _RELEVANT_POINTS = 5.0  # that no instruction changed is a finding where less would have been seen
 _LONGER_PERCENT = 1.0  # an event that takes so much longer is of interest
 
@@ -44,11 +43,16 @@ def comparison_findings(found: Comparison, core: str = "") -> list[Finding]:
     ``core`` names the core where several are compared with one.
     """
     about = {"core": core, "first": str(found.first), "second": str(found.second)}
+    return [_longer(found, about), *standing_findings(found, about)]
+
+
+def standing_findings(found: Comparison, about: Mapping[str, str], *claims: Claim) -> list[Finding]:
+    """Does any function stand out, and one for each that does; ``claims``: of other words."""
+    stands_out, function = claims or (STANDS_OUT, FUNCTION)
     named = found.table[found.table["stands_out"]]
     return [
-        _longer(found, about),
-        _any_stands_out(found, about),
-        *(_one(found, row, about) for _, row in named.iterrows()),
+        _any_stands_out(found, about, stands_out),
+        *(_one(found, row, about, function) for _, row in named.iterrows()),
     ]
 
 
@@ -102,15 +106,15 @@ def _longer(found: Comparison, about: Mapping[str, str]) -> Finding:
     )
 
 
-def _any_stands_out(found: Comparison, about: Mapping[str, str]) -> Finding:
+def _any_stands_out(found: Comparison, about: Mapping[str, str], claim: Claim) -> Finding:
     """One finding for the profile as a whole: its leading function's excess, and what is open."""
     lead = found.table.iloc[0]
     named = found.table.loc[found.table["stands_out"], "function"].tolist()
     tested = int(found.table["p_holm"].notna().sum())
     decision = _standing(found, named, tested)
-    return STANDS_OUT.found(
+    return claim.found(
         Decision(decision.verdict, (*decision.reasons, *_alone(found))),
-        Interval(*(float(lead[f"of_event_{end}"]) for end in ("percent", "low", "high"))),
+        _interval(lead, "of_event_percent"),
         about=about,
         facts={"named": named, "common": found.common},
         confidence=found.confidence,
@@ -142,16 +146,18 @@ def _standing(found: Comparison, named: list[str], tested: int) -> Decision:
     return Decision("inconclusive", (unseen, _repetitions(found)))
 
 
-def _one(found: Comparison, row: pd.Series[Any], about: Mapping[str, str]) -> Finding:
+def _interval(row: pd.Series[Any] | Mapping[Any, Any], name: str) -> Interval:
+    """A row's interval, of the columns that `perflib.stats.interval.columns` names."""
+    return Interval(*(float(row[name + end]) for end in ("", "_low", "_high")))
+
+
+def _one(found: Comparison, row: pd.Series[Any], about: Mapping[str, str], claim: Claim) -> Finding:
     """A function that stands out."""
     enough = found.rounds >= LEAST_ROUNDS
-    excess, of_event = (
-        Interval(*(float(row[f"{name}_{end}"]) for end in ("percent", "low", "high")))
-        for name in ("excess", "of_event")
-    )
+    excess, of_event = (_interval(row, name) for name in ("excess_percent", "of_event_percent"))
     p_holm = _together(found, float(row["p_holm"]))
     reasons = (Reason("unlikely", {"p": p_holm}), _repetitions(found))
-    return FUNCTION.found(
+    return claim.found(
         Decision("supported" if enough else "inconclusive", reasons),
         excess,
         about={**about, "function": str(row["function"])},
@@ -161,7 +167,7 @@ def _one(found: Comparison, row: pd.Series[Any], about: Mapping[str, str]) -> Fi
             "p_holm": p_holm,
             "of_event_percent": of_event.effect,
             "share_of_additional_percent": float(row["share_percent"]),
-            "additional": [float(row[f"additional{end}"]) for end in ("", "_low", "_high")],
+            "additional": list(_interval(row, "additional")),
             "additional_unit": found.unit,
             "samples": int(row["samples"]),
             "rounds": found.rounds,
@@ -177,7 +183,9 @@ def instruction_findings(found: SideBySide) -> list[Finding]:
     about = {"function": found.function, "first": found.first, "second": found.second}
     rows = found.named().to_dict("records")
     words = [_in_words(row) for row in rows]
-    shares = [_points(row) for row in rows] or [_points(row) for row in _leading(found)]
+    shares = [_interval(row, "difference") for row in rows] or [
+        _interval(row, "difference") for row in _leading(found)
+    ]
     over_all = INSTRUCTIONS.found(
         _instructions_decided(found, [_place_of(row) for row in rows]),
         shares[0] if shares else NO_INTERVAL,
@@ -224,10 +232,6 @@ def _changed(row: Mapping[Any, Any]) -> tuple[str, str]:
     return ("costlier", "more") if row["costlier_percent"] > 0 else ("cheaper", "less")
 
 
-def _points(row: Mapping[Any, Any]) -> Interval:
-    return Interval(*(float(row[f"difference{end}"]) for end in ("", "_low", "_high")))
-
-
 def _instructions_decided(found: SideBySide, named: list[str]) -> Decision:
     if not found.comparable:
         return Decision("inconclusive", (Reason("incomparable"),))
@@ -235,8 +239,8 @@ def _instructions_decided(found: SideBySide, named: list[str]) -> Decision:
         by_count = [Reason("by_count", {"named": named})] if named else []
         return Decision("inconclusive", (_repetitions(found), *by_count))
     if found.tested <= 2:
-        few = Reason("too_few_instructions", {"tested": found.tested})
-        return Decision("inconclusive", (few,))
+        too_few = Reason("too_few_instructions", {"tested": found.tested})
+        return Decision("inconclusive", (too_few,))
     builds = [Reason("builds")] if found.objects[0] != found.objects[1] else []
     if named:
         return Decision("supported", (_repetitions(found), Reason(found.skid), *builds))
@@ -255,15 +259,19 @@ def _one_instruction(
     line = row["source_line"]
     return INSTRUCTION.found(
         Decision("supported" if enough else "inconclusive", reasons),
-        Interval(*(float(row[f"costlier_{end}"]) for end in ("percent", "low", "high"))),
+        _interval(row, "costlier_percent"),
         about={**about, "place": _place_of(row)},
-        facts={"text": _text_of(row), "change": _changed(row)[1], "points": _points(row)},
+        facts={
+            "text": _text_of(row),
+            "change": _changed(row)[1],
+            "points": _interval(row, "difference"),
+        },
         confidence=found.confidence,
         evidence={
             "p_holm": p_holm,
             "percent_first": float(row["percent_first"]),
             "percent_second": float(row["percent_second"]),
-            "difference_points": list(_points(row)),
+            "difference_points": list(_interval(row, "difference")),
             "source": f"{row['source_file']}:{int(line)}" if not pd.isna(line) else "",
             "samples": int(row["samples_first"] + row["samples_second"]),
             "rounds": found.rounds,
@@ -291,7 +299,7 @@ def _overall(found: EntryCost, of_entry: bool) -> Finding:
         "costly": int((found.table["verdict"] == "supported").sum()),
         "costly_control": int((found.table["control_verdict"] == "supported").sum()),
     }
-    few = Reason("too_few_functions", {"least": _LEAST_FUNCTIONS, **counts})
+    too_few = Reason("too_few_functions", {"least": _MIN_FUNCTIONS, **counts})
     elsewhere = Witness(
         not of_entry or found.control.high < found.overall.low,
         Reason("uneven", {"control": found.control}),
@@ -302,7 +310,7 @@ def _overall(found: EntryCost, of_entry: bool) -> Finding:
         found.times,
         facts=_window(found),
         confidence=found.confidence,
-        prevented=few if functions < _LEAST_FUNCTIONS else None,
+        prevented=too_few if functions < _MIN_FUNCTIONS else None,
         to_support=[elsewhere],
         remarks=[Reason("skid")] if found.clock and of_entry else [],
         evidence={
@@ -340,7 +348,7 @@ def _of_function(found: EntryCost, row: pd.Series[Any]) -> Finding:
         reasons.append(Reason("size_unknown"))
     return FUNCTION_ENTRY.found(
         Decision(verdict, tuple(reasons)),
-        Interval(float(row["ratio"]), float(row["ratio_low"]), float(row["ratio_high"])),
+        _interval(row, "ratio"),
         about={"function": str(row["function"])},
         threshold=found.times,
         facts=_window(found),

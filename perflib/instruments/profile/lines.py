@@ -5,44 +5,30 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from perflib.instruments.perf.script import Profile
 from perflib.instruments.profile.alignment import normalised
-from perflib.instruments.profile.comparison import Comparison, compare_samples
 from perflib.instruments.profile.export.samples import default_event, of_one_event
-from perflib.instruments.profile.findings import comparison_findings, instruction_findings
 from perflib.instruments.profile.modules import modules
-from perflib.instruments.profile.side_by_side import SideBySide
 from perflib.instruments.profile.views import flat
 from perflib.model.errors import UserError
 
-__all__ = [
-    "additional_record",
-    "beside_lines",
-    "beside_record",
-    "beside_text",
-    "check_outputs",
-    "compared",
-    "comparison_lines",
-    "comparison_sentences",
-    "function_lines",
-    "headline",
-    "module_lines",
-    "of_event",
-    "record",
-    "rows_of",
-    "unread_lines",
-]
+if TYPE_CHECKING:  # scipy's distributions take a second to import
+    from perflib.instruments.profile.comparison import Comparison
+    from perflib.instruments.profile.side_by_side import SideBySide
 
 _FUNCTIONS = 20  # shown
 _MODULES = 10
 _UNREAD = 5
-_SHOWN_PERCENT, _AROUND = 1.0, 1  # of an instruction that is shown, and so many beside it
+_FEW_NAMES = 20  # of threads, in any profile
+_NO_SYMBOL = re.compile(r" \([/\[]|^[0-9a-f]{8,} |0x[0-9a-f]+/0x")
+_SHOWN_PERCENT, _AROUND = 1.0, 1  # of an instruction that is shown, and so many next to it
 _TITLE = "self %     self total %  function  object"
 
 
@@ -117,6 +103,18 @@ def unread_lines(profile: Profile) -> list[str]:
     return lines
 
 
+def doubts(profile: Profile) -> list[str]:
+    """What was read, but is hardly so: what a field out of its place would look like."""
+    samples, found = profile.samples, []
+    names, symbols = samples["comm"].unique(), samples["symbol"].unique()
+    if len(names) > max(_FEW_NAMES, len(samples) / 2):
+        found.append(f"{len(samples)} samples have {len(names)} names of threads, as {names[0]!r}")
+    if odd := [str(symbol) for symbol in symbols if _NO_SYMBOL.search(str(symbol))]:
+        found.append(f"{_number(len(odd), 'function')} with an address or a file: {odd[0]!r}")
+    how = "a field may be out of its place; perf script -F comm,pid,tid,cpu,time,event,ip,sym,dso"
+    return [f"{what}: {how} writes what is surely read" for what in found]
+
+
 def function_lines(profile: Profile) -> list[str]:
     """The functions with most samples of their own."""
     functions = flat(profile.samples)
@@ -138,7 +136,7 @@ def module_lines(profile: Profile) -> list[str]:
     table = modules(profile.samples).drop_duplicates("object")
     lines = ["share %  [95 % interval]  samples  program or library"]
     for row in table.head(_MODULES).to_dict("records"):
-        interval = f"[{row['module_low']:.2f}, {row['module_high']:.2f}]"
+        interval = f"[{row['module_percent_low']:.2f}, {row['module_percent_high']:.2f}]"
         lines.append(
             f"{row['module_percent']:7.2f}  {interval:16} {row['module_samples']:8d}  "
             f"{row['object']}"
@@ -156,6 +154,8 @@ def compared(chosen: Profile, name: str, other: Profile, other_name: str) -> Com
     UserError
         The other has no samples of that event.
     """
+    from perflib.instruments.profile.comparison import compare_samples
+
     try:
         against = of_event(other, default_event(chosen.samples)).samples
     except UserError as error:
@@ -169,6 +169,8 @@ def compared(chosen: Profile, name: str, other: Profile, other_name: str) -> Com
 
 def comparison_sentences(comparison: Comparison) -> list[str]:
     """What was found."""
+    from perflib.instruments.profile.findings import comparison_findings
+
     return [f"{found.plain}. {found.reason}" for found in comparison_findings(comparison)[:2]]
 
 
@@ -177,7 +179,7 @@ def comparison_lines(comparison: Comparison) -> list[str]:
     lines = ["additional    share %   excess %  [95 % interval]      function (* stands out)"]
     for row in comparison.table.head(_FUNCTIONS).to_dict("records"):
         share = "-" if math.isnan(row["share_percent"]) else f"{row['share_percent']:.1f}"
-        interval = f"[{row['excess_low']:+.1f}, {row['excess_high']:+.1f}]"
+        interval = f"[{row['excess_percent_low']:+.1f}, {row['excess_percent_high']:+.1f}]"
         lines.append(
             f"{row['additional']:+10.4g} {share:>10} {row['excess_percent']:+10.1f}  {interval:20} "
             f"{row['function']}{' *' if row['stands_out'] else ''}"
@@ -195,6 +197,7 @@ def record(profile: Profile, chosen: Profile) -> dict[str, Any]:
         "records": profile.records,
         "unread_count": profile.unread_count,
         "unread": [dataclasses.asdict(entry) for entry in profile.unread],
+        "doubts": doubts(profile),
         "header": profile.header,
         "event": default_event(chosen.samples),
         "functions": flat(chosen.samples).head(_FUNCTIONS).to_dict("records"),
@@ -213,8 +216,8 @@ def _modules_record(samples: pd.DataFrame) -> list[dict[str, Any]]:
                 "object": str(name),
                 "samples": int(whole["module_samples"]),
                 "percent": float(whole["module_percent"]),
-                "percent_low": float(whole["module_low"]),
-                "percent_high": float(whole["module_high"]),
+                "percent_low": float(whole["module_percent_low"]),
+                "percent_high": float(whole["module_percent_high"]),
                 "functions": rows_of(rows[functions].head(_FUNCTIONS)),
             }
         )
@@ -290,6 +293,8 @@ def beside_text(row: Mapping[Any, Any]) -> str:
 
 def beside_record(found: SideBySide) -> dict[str, Any]:
     """The same for programs."""
+    from perflib.instruments.profile.findings import instruction_findings
+
     return {
         "function": found.function,
         "first": found.first,

@@ -11,15 +11,13 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats as distributions
+from scipy import special
 
 from perflib.instruments.profile.views import leaves
 
-__all__ = ["modules", "short_names"]
-
 Floats = NDArray[np.float64]
 
-_LEAST_TRIALS = 3  # for an interval from their scatter
+_MIN_TRIALS = 3  # for an interval from their scatter
 _CONFIDENCE = 0.95
 
 
@@ -37,7 +35,8 @@ def modules(samples: pd.DataFrame) -> pd.DataFrame:
     pandas.DataFrame
         One row a function in an object, the object with most samples first, in it the function
         with most first: object, function; samples, percent (of all samples) with percent_low and
-        percent_high; module_samples, module_percent, module_low, module_high of the whole object.
+        percent_high; module_samples and module_percent with module_percent_low and
+        module_percent_high of the whole object.
         95 % intervals: from the scatter between trials where there are three or more, never
         narrower than counting alone makes them (Wilson 1927).
 
@@ -62,7 +61,7 @@ def modules(samples: pd.DataFrame) -> pd.DataFrame:
     by_module = _shares(where, ["object"], trials).rename(
         columns={
             "samples": "module_samples", "percent": "module_percent",
-            "percent_low": "module_low", "percent_high": "module_high",
+            "percent_low": "module_percent_low", "percent_high": "module_percent_high",
         }
     )  # fmt: skip
     made = by_function.merge(by_module, on="object")
@@ -85,12 +84,12 @@ def _shares(where: pd.DataFrame, keys: list[str], trials: Floats) -> pd.DataFram
     total = trials.sum()
     share = number / total
     low, high = _wilson(number, total)
-    if len(trials) >= _LEAST_TRIALS:
-        # Of the ratio of two sums: what each trial has beyond its part.
+    if len(trials) >= _MIN_TRIALS:
+        # Of the ratio of two sums: what each trial has more than its part.
         away = of_trial - share[:, None] * trials
         many = len(trials) / (len(trials) - 1)
         error = np.sqrt(many * (away**2).sum(axis=1)) / total
-        half = distributions.t.ppf(0.5 + _CONFIDENCE / 2, len(trials) - 1) * error
+        half = special.stdtrit(len(trials) - 1, 0.5 + _CONFIDENCE / 2) * error
         low, high = np.minimum(low, share - half), np.maximum(high, share + half)
     shares = {"percent": share, "percent_low": np.maximum(low, 0), "percent_high": high}
     made = pd.DataFrame({"samples": number.astype(np.int64)}, index=counts.index)
@@ -98,7 +97,7 @@ def _shares(where: pd.DataFrame, keys: list[str], trials: Floats) -> pd.DataFram
 
 
 def _wilson(number: Floats, total: float) -> tuple[Floats, Floats]:
-    z = float(distributions.norm.ppf(0.5 + _CONFIDENCE / 2))
+    z = float(special.ndtri(0.5 + _CONFIDENCE / 2))
     share = number / total
     middle = (share + z**2 / (2 * total)) / (1 + z**2 / total)
     root = np.sqrt(share * (1 - share) / total + z**2 / (4 * total**2))
@@ -107,7 +106,7 @@ def _wilson(number: Floats, total: float) -> tuple[Floats, Floats]:
 
 
 def short_names(objects: Iterable[str]) -> dict[str, str]:
-    """For each object its file's own name, with the folder where two would look alike.
+    """For each object its file's own name, with the folder where two would be the same.
 
     >>> short_names(["/usr/lib/libm.so.6", "/a/kv", "/b/kv"])
     {'/usr/lib/libm.so.6': 'libm.so.6', '/a/kv': 'a/kv', '/b/kv': 'b/kv'}

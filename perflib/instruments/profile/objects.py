@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["build_id"]
-
 
 def build_id(path: str | Path) -> str:
     """The GNU build id of an ELF file, in hexadecimal; empty where there is no file or no id.

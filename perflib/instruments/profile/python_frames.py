@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["frame_parts", "python_frame"]
-
 _MARK = "py::"
 
 

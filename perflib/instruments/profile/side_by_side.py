@@ -28,8 +28,6 @@ from perflib.instruments.profile.costs import CLOCKS
 from perflib.model.errors import UserError
 from perflib.stats.excess import excesses
 
-__all__ = ["SideBySide", "side_by_side", "skid_of"]
-
 Floats = NDArray[np.float64]
 
 _CODE = ["offset", "address", "instruction"]
@@ -44,7 +42,7 @@ class SideBySide:
     Parameters
     ----------
     function, first, second
-        What is compared: the second beside the first.
+        What is compared: the second with the first.
     objects
         The file that the function is in, of each side.
     table
@@ -53,9 +51,9 @@ class SideBySide:
         instruction, or no file), ``samples_first``, ``samples_second``; ``percent_first`` and
         ``percent_second`` of the function's samples; ``difference``, second less first, in
         percentage points with ``difference_low`` and ``difference_high``: all intervals of the
-        table cover at once. ``costlier_percent``: by how much the instruction grew beside those
-        that did not stand out, with ``_low`` and ``_high``. ``p_holm`` is corrected for the number
-        of instructions; NaN where there are too few samples to test. ``stands_out``; then
+        table cover at once. ``costlier_percent``: by how much the instruction grew, compared with
+        those that did not stand out, with ``_low`` and ``_high``. ``p_holm`` is corrected for the
+        number of instructions; NaN where there are too few samples to test. ``stands_out``; then
         ``source_file``, ``source_line``, ``source_text`` of the second side where it has any, else
         of the first.
     rounds
@@ -106,7 +104,7 @@ class SideBySide:
 
 
 def skid_of(event: str) -> str:
-    """How far behind the costly instruction a sample of an event lies; see ``SideBySide.skid``.
+    """How far behind the costly instruction a sample of an event is; see ``SideBySide.skid``.
 
     >>> skid_of("cpu-clock:u"), skid_of("cycles:upp"), skid_of("cycles")
     ('clock', 'precise', 'counter')
@@ -310,7 +308,7 @@ def _compared(
         name: np.full(size, np.nan)
         for name in (
             "difference", "difference_low", "difference_high", "costlier_percent",
-            "costlier_low", "costlier_high", "p_holm",
+            "costlier_percent_low", "costlier_percent_high", "p_holm",
         )
     }  # fmt: skip
     stands_out = np.zeros(size, dtype=np.bool_)
@@ -326,13 +324,13 @@ def _compared(
     never_first, never_second = first.sum(axis=0) == 0, second.sum(axis=0) == 0
     logs = (found.log_odds, *found.interval(confidence, together=True))
     with np.errstate(over="ignore"):  # of one sample in a few rounds any growth is possible
-        for end, log in zip(("percent", "low", "high"), logs, strict=True):
+        for end, log in zip(("", "_low", "_high"), logs, strict=True):
             ratio = np.expm1(log)
-            if end != "low":
+            if end != "_low":
                 ratio = np.where(never_first, np.inf, ratio)
-            if end != "high":
+            if end != "_high":
                 ratio = np.where(never_second, -1.0, ratio)
-            values[f"costlier_{end}"][used] = 100 * ratio
+            values[f"costlier_percent{end}"][used] = 100 * ratio
     values["p_holm"][used] = np.where(found.tested, found.p_holm, np.nan)
     stands_out[used[list(found.named)]] = True
     # Shares scatter by all that happens in a round, also by what slows the core for a while.
@@ -362,12 +360,12 @@ def _with(
 
 
 def _remarks(sides: Sequence[Located], names: tuple[str, str]) -> list[str]:
-    """What is said of both once, what of one with its name."""
-    said = [side.annotation.remarks for side in sides]
-    both = [remark for remark in said[0] if remark in said[1]]
+    """Remarks on both sides once, those on one with its name."""
+    remarks_of = [side.annotation.remarks for side in sides]
+    both = [remark for remark in remarks_of[0] if remark in remarks_of[1]]
     return both + [
         f"{name}: {remark}"
-        for name, remarks in zip(names, said, strict=True)
+        for name, remarks in zip(names, remarks_of, strict=True)
         for remark in remarks
         if remark not in both
     ]

@@ -15,22 +15,6 @@ import pandas as pd
 
 from perflib.model.errors import UserError, choose
 
-__all__ = [
-    "COPY",
-    "Node",
-    "Weight",
-    "bottom_up",
-    "callees",
-    "callers",
-    "flat",
-    "leaves",
-    "merge_copies",
-    "object_of",
-    "select",
-    "top_down",
-    "weights",
-]
-
 Weight = Literal["samples", "period"]
 """What is added up: the number of samples, or their periods (one event's own unit)."""
 
@@ -117,7 +101,7 @@ def weights(samples: pd.DataFrame, weight: Weight = "samples") -> np.ndarray:
     Raises
     ------
     UserError
-        Periods are asked for where a sample has none, or where several events, and with them
+        Periods are requested where a sample has none, or where several events, and with them
         several units, would be added up.
     """
     if weight == "samples":
@@ -230,8 +214,8 @@ def select(
     if end_ns is not None:
         kept &= time_ns < end_ns
     if not kept.any() and len(samples):
-        asked = {"event": event, "thread": thread, "cpu": cpu, "start_ns": start_ns}
-        words = [f"{k} {v}" for k, v in (asked | {"end_ns": end_ns}).items() if v is not None]
+        chosen_by = {"event": event, "thread": thread, "cpu": cpu, "start_ns": start_ns}
+        words = [f"{k} {v}" for k, v in (chosen_by | {"end_ns": end_ns}).items() if v is not None]
         msg = (
             f"no sample is left of {len(samples)} with {', '.join(words)}: the profile goes from "
             f"{time_ns.min()} to {time_ns.max()} ns"

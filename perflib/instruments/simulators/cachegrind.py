@@ -2,9 +2,9 @@
 
 What is simulated is simpler than a processor: instructions in order, nothing prefetched or
 speculated, the least recently used line replaced, the threads one after another on one core, user
-code only. So its misses are those that the program's accesses ask for; a processor hides many.
+code only. So its misses are those that the program's accesses make; a processor hides many.
 A TLB is simulated as a cache whose lines are pages, in a run of its own: a page counts once for an
-access that lies in it.
+access that is in it.
 
 It takes 50 to 100 times as long as the program alone. Valgrind before 3.24 ends at an instruction
 of AVX-512; C libraries ask it what it can and use none.
@@ -18,12 +18,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from perflib.instruments.simulators.geometry import Geometry, Level
+from perflib.instruments.simulators.geometry import CacheLevel, Geometry
 from perflib.instruments.simulators.run import SimulatorError, find_program, find_tool, run_under
 from perflib.machine.scratch import scratch
 from perflib.model.errors import MeasurementError
-
-__all__ = ["CACHES", "TLBS", "VALGRIND_INSTALL", "cachegrind_counts", "read_counts"]
 
 VALGRIND_INSTALL = "'apt-get install valgrind' (Debian, Ubuntu), 'dnf install valgrind' (Fedora)"
 
@@ -48,7 +46,7 @@ TLBS: Mapping[str, tuple[str, ...]] = {
     "STLB misses": ("ILmr", "DLmr", "DLmw"),
 }
 _UNKNOWN = "???"
-_LARGE = Level.fitted(1 << 30, 16, 4096)  # in place of a second level that is not known
+_LARGE = CacheLevel.fitted(1 << 30, 16, 4096)  # in place of a second level that is not known
 
 
 @dataclass(frozen=True)

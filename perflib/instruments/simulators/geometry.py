@@ -14,19 +14,17 @@ from perflib.machine.hardware.tlbs import Tlb
 from perflib.model.errors import UserError, choose
 from perflib.model.sentences import size
 
-__all__ = ["HERE", "LINE_BYTES", "Geometry", "Level", "geometry", "named"]
-
 HERE = "here"
 _TABLE = Path(__file__).with_name("geometries.toml")
 _PAGE_BYTES = 4096
 LINE_BYTES = 64
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
-_MOST_BYTES = 1 << 31  # of a cache: cachegrind counts its sets in an int
+_MAX_BYTES = 1 << 31  # of a cache: cachegrind counts its sets in an int
 _TLBS = {"iTLB": ("instruction",), "dTLB": ("data", "load")}
 
 
 @dataclass(frozen=True)
-class Level:
+class CacheLevel:
     """One cache, or a TLB as a cache whose lines are pages; the least recently used line leaves.
 
     Parameters
@@ -43,8 +41,8 @@ class Level:
     def fitted(cls, size_bytes: int, ways: int, line_bytes: int = LINE_BYTES) -> Self:
         """Of about that size where the number of sets is no power of two: with more ways.
 
-        >>> Level.fitted(30 << 20, 12)
-        Level(size_bytes=31457280, ways=15, line_bytes=64)
+        >>> CacheLevel.fitted(30 << 20, 12)
+        CacheLevel(size_bytes=31457280, ways=15, line_bytes=64)
         """
         lines = max(1, size_bytes // line_bytes)
         sets = 1 << (max(1, lines // max(1, ways)).bit_length() - 1)
@@ -65,7 +63,7 @@ class Geometry:
     Parameters
     ----------
     name
-        As it was asked for.
+        As it was requested.
     L1i, L1d, LL
         The caches of the first level, and the last level, which holds both.
     iTLB, dTLB, STLB
@@ -75,22 +73,22 @@ class Geometry:
     """
 
     name: str
-    L1i: Level
-    L1d: Level
-    LL: Level
-    iTLB: Level | None = None  # noqa: N815 the field's own spelling
-    dTLB: Level | None = None  # noqa: N815 the field's own spelling
-    STLB: Level | None = None
+    L1i: CacheLevel
+    L1d: CacheLevel
+    LL: CacheLevel
+    iTLB: CacheLevel | None = None  # noqa: N815 the field's own spelling
+    dTLB: CacheLevel | None = None  # noqa: N815 the field's own spelling
+    STLB: CacheLevel | None = None
     source: str = ""
 
     @property
-    def levels(self) -> dict[str, Level]:
+    def levels(self) -> dict[str, CacheLevel]:
         """By name, those that are known."""
         every = {part.name: getattr(self, part.name) for part in fields(self)}
-        return {name: level for name, level in every.items() if isinstance(level, Level)}
+        return {name: level for name, level in every.items() if isinstance(level, CacheLevel)}
 
     @property
-    def tlbs(self) -> tuple[Level, Level, Level | None] | None:
+    def tlbs(self) -> tuple[CacheLevel, CacheLevel, CacheLevel | None] | None:
         """Those of instructions, of data and of the second level; ``None``: not known."""
         return (self.iTLB, self.dTLB, self.STLB) if self.iTLB and self.dTLB else None
 
@@ -128,7 +126,7 @@ def geometry(words: str, machine: Mapping[str, Any]) -> Geometry:
     return replace(base, name=words.strip(), source=source, **changed) if levels else base
 
 
-def _level(word: str) -> tuple[str, Level]:
+def _level(word: str) -> tuple[str, CacheLevel]:
     name, _, numbers = word.partition("=")
     known = [part.name for part in fields(Geometry) if part.name not in ("name", "source")]
     if name not in known:
@@ -142,13 +140,13 @@ def _level(word: str) -> tuple[str, Level]:
     line = _PAGE_BYTES if is_tlb else LINE_BYTES
     size_bytes = int(found[1]) * (_PAGE_BYTES if is_tlb else _UNITS[found[2]])
     ways = int(found[3])
-    if not line * max(1, ways) <= size_bytes <= _MOST_BYTES or ways < 1:
+    if not line * max(1, ways) <= size_bytes <= _MAX_BYTES or ways < 1:
         msg = (
             f"{name}={numbers} is not possible: it must hold at least one line of {line} bytes in "
-            f"each way, and at most {size(_MOST_BYTES)}"
+            f"each way, and at most {size(_MAX_BYTES)}"
         )
         raise UserError(msg)
-    level = Level.fitted(size_bytes, ways, line)
+    level = CacheLevel.fitted(size_bytes, ways, line)
     if (level.size_bytes, level.ways) != (size_bytes, ways):
         sets = size_bytes / line / ways
         msg = f"{name}={numbers} has {sets:g} sets, and their number must be a power of two"
@@ -173,16 +171,16 @@ def _here(machine: Mapping[str, Any]) -> Geometry:
     return Geometry(HERE, **found, **_tlbs(known.tlbs), source=known.origin)  # type: ignore[arg-type]
 
 
-def _cache(caches: Iterable[Mapping[str, Any]], kind: str, *, first: bool) -> Level | None:
+def _cache(caches: Iterable[Mapping[str, Any]], kind: str, *, first: bool) -> CacheLevel | None:
     ours = sorted((one for one in caches if one["kind"] == kind), key=lambda one: int(one["level"]))
     if not ours or not (chosen := ours[0 if first else -1]).get("ways"):
         return None
-    return Level.fitted(
-        min(chosen["size_bytes"], _MOST_BYTES), chosen["ways"], chosen["line_bytes"] or LINE_BYTES
+    return CacheLevel.fitted(
+        min(chosen["size_bytes"], _MAX_BYTES), chosen["ways"], chosen["line_bytes"] or LINE_BYTES
     )
 
 
-def _tlbs(tlbs: Iterable[Tlb]) -> dict[str, Level]:
+def _tlbs(tlbs: Iterable[Tlb]) -> dict[str, CacheLevel]:
     """The TLBs for pages of 4 KiB; a second level of several parts is one of their sum."""
     with_pages = [tlb for tlb in tlbs if _PAGE_BYTES in tlb.page_bytes and tlb.ways]
     found = {}
@@ -190,11 +188,11 @@ def _tlbs(tlbs: Iterable[Tlb]) -> dict[str, Level]:
         ours = [tlb for tlb in with_pages if tlb.level == 1 and tlb.kind in kinds]
         if ours:
             entries, ways = ours[0].entries, ours[0].ways or 1
-            found[name] = Level.fitted(entries * _PAGE_BYTES, ways, _PAGE_BYTES)
+            found[name] = CacheLevel.fitted(entries * _PAGE_BYTES, ways, _PAGE_BYTES)
     second = [tlb for tlb in with_pages if tlb.level == 2 and tlb.kind in ("unified", "data")]
     if second:
         entries, ways = (sum(getattr(tlb, what) for tlb in second) for what in ("entries", "ways"))
-        found["STLB"] = Level.fitted(entries * _PAGE_BYTES, ways, _PAGE_BYTES)
+        found["STLB"] = CacheLevel.fitted(entries * _PAGE_BYTES, ways, _PAGE_BYTES)
     return found
 
 
@@ -202,7 +200,7 @@ def _published() -> dict[str, Geometry]:
     found = {}
     for name, row in tomllib.loads(_TABLE.read_text(encoding="utf-8")).items():
         caches = {
-            level: Level.fitted(row[level][0] << 10, row[level][1])
+            level: CacheLevel.fitted(row[level][0] << 10, row[level][1])
             for level in ("L1i", "L1d", "LL")
         }
         known = published_tlbs(name)

@@ -28,15 +28,13 @@ from perflib.instruments.simulators.geometry import LINE_BYTES
 from perflib.instruments.simulators.qemu import read_lines, under_plugin
 from perflib.instruments.threads.symbols import Symbols
 
-__all__ = ["ACCESSES", "FALSE", "LINES", "TRANSFERS", "WRITES", "shared_lines"]
-
 TRANSFERS = "line transfers"
 FALSE = "false line transfers"
 LINES = "shared lines"
 ACCESSES = "accesses to shared lines"
 WRITES = "writes to shared lines"
 _NAMED = 3  # variables or functions in a name
-_MOST = 40  # groups of lines
+_MAX_GROUPS = 40  # groups of lines
 
 
 @dataclass(frozen=True)
@@ -167,7 +165,7 @@ def _table(found: _Found) -> pd.DataFrame:
         add(TRANSFERS, "", 0)
         add(FALSE, "", 0)
     order = sorted(groups, key=lambda name: -sum(one.transfers for one in groups[name]))
-    for name in order[:_MOST]:
+    for name in order[:_MAX_GROUPS]:
         mine = groups[name]
         add(LINES, name, len(mine))
         add(TRANSFERS, name, sum(one.transfers for one in mine))

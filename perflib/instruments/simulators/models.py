@@ -8,9 +8,7 @@ from perflib.machine.hardware import cpuid
 from perflib.machine.hardware.tlbs import decode_tlbs
 from perflib.model.errors import UserError
 
-__all__ = ["HASWELL_ITLB", "HASWELL_STORES", "StoreBufferModel", "TlbModel", "itlb_of_this_machine"]
-
-_MOST_ENTRIES = 1 << 20
+_MAX_ENTRIES = 1 << 20
 
 
 def _power_of_two(value: int) -> bool:
@@ -47,10 +45,10 @@ class TlbModel:
             msg = f"a page has a power of two of bytes (4096, 2097152), not {self.page_bytes}"
             raise UserError(msg)
         for entries, ways in ((self.entries, self.ways), self.second_level or (1, 1)):
-            if not 1 <= ways <= entries <= _MOST_ENTRIES:
+            if not 1 <= ways <= entries <= _MAX_ENTRIES:
                 msg = (
                     f"a TLB of {entries} entries in {ways} ways is not possible: "
-                    f"1 <= ways <= entries <= {_MOST_ENTRIES}"
+                    f"1 <= ways <= entries <= {_MAX_ENTRIES}"
                 )
                 raise UserError(msg)
             if entries % ways or not _power_of_two(entries // ways):
@@ -94,7 +92,7 @@ class StoreBufferModel:
 
     def __post_init__(self) -> None:
         window = self.window_instructions
-        if not 1 <= self.stores <= _MOST_ENTRIES or (window is not None and window < 1):
+        if not 1 <= self.stores <= _MAX_ENTRIES or (window is not None and window < 1):
             msg = (
                 "a store buffer holds at least one store, for at least one instruction; not "
                 f"stores={self.stores}, window_instructions={window}"

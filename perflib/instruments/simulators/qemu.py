@@ -10,7 +10,7 @@ The counts are exact for the model, and the model is simpler than a processor:
 - each thread has TLBs and a store buffer of its own, as if it had a core of its own; a forked
   child is not counted, and a program started by ``exec`` loses the counts;
 - addresses are QEMU's. The stack moves with the size of the environment as it does natively (16
-  bytes for 16 bytes), but what lies above it differs by a constant. There is no address-space
+  bytes for 16 bytes), but what is above it differs by a constant. There is no address-space
   randomisation: a program that does the same (prints no times) gives the same counts;
 - a repeated string instruction (``rep movs``) counts once a repetition;
 - an emulated processor without AVX-512: a library that chooses its code by CPUID chooses another.
@@ -23,6 +23,7 @@ else, and ``source`` begins with ``simulated:``. Measured counts are never mixed
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -42,17 +43,6 @@ from perflib.machine.libraries.elf import header, read_elf
 from perflib.machine.scratch import scratch
 from perflib.model.errors import MeasurementError, UserError, choose
 
-__all__ = [
-    "COLUMNS",
-    "QEMU_INSTALL",
-    "Grouping",
-    "emulator",
-    "qemu_counts",
-    "read_lines",
-    "under_plugin",
-    "whole_lines",
-]
-
 T = TypeVar("T")
 COLUMNS = ("counter", "simulated_count", "symbol", "object", "place", "source", "tool", "model")
 Grouping = Literal["program", "symbol", "place"]
@@ -61,6 +51,7 @@ QEMU_INSTALL = (
     "'apt-get install qemu-user' (Debian 12, Ubuntu; that of Debian 13 has no plugins), "
     "'dnf install qemu-user' (Fedora)"
 )
+QEMU_HERE = f"qemu-{platform.machine()}"
 _MACHINES = {62: "x86_64", 183: "aarch64", 243: "riscv64"}
 
 

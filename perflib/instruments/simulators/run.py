@@ -17,8 +17,6 @@ from perflib.measure.conditions import Conditions
 from perflib.measure.job import Started
 from perflib.model.errors import MeasurementError, UserError
 
-__all__ = ["SimulatorError", "find_program", "find_tool", "run_under"]
-
 _TAIL = 4000
 
 

@@ -12,15 +12,6 @@ from perflib.instruments.threads import intervals
 from perflib.instruments.threads.formats import ALL, STATES, Selection, State
 from perflib.instruments.threads.recording import Recording
 
-__all__ = [
-    "Serial",
-    "concurrency",
-    "concurrency_over_time",
-    "effective_concurrency",
-    "serial_parts",
-    "thread_states",
-]
-
 _AT_WORK = (State.RUNNING, State.SPINNING)
 _RUNNABLE = (State.RUNNING, State.SPINNING, State.READY)
 _NO_WORK = ("condition", "barrier")  # who waits so, waits for work, not for permission

@@ -16,25 +16,6 @@ import numpy.typing as npt
 
 from perflib.kernels.records import record
 
-__all__ = [
-    "ALL",
-    "EVENT",
-    "FORMAT",
-    "INTERVAL",
-    "LOCK_KINDS",
-    "LOST",
-    "META",
-    "SAMPLE",
-    "STATES",
-    "THREAD",
-    "Event",
-    "Flag",
-    "Lock",
-    "Rows",
-    "Selection",
-    "State",
-]
-
 
 class State(IntEnum):
     """What a thread does, by its number in an interval.
@@ -67,7 +48,7 @@ class Event(IntEnum):
     """What happened, by its number in an event; ``tid`` and ``pid`` are whose it is.
 
     SWITCH: ``tid`` leaves the CPU and ``a`` comes; ``b``: the bits of the state it leaves in (0: it
-    could go on). WAKING: ``a`` is woken by ``tid`` (0: an interrupt). FUTEX_WAIT: of the address
+    was runnable). WAKING: ``a`` is woken by ``tid`` (0: an interrupt). FUTEX_WAIT: of the address
     ``a``, with the operation ``b``. FUTEX_EXIT: with the result ``a``. SAMPLE: of ``a`` ns of CPU
     time. FORK: ``tid`` of ``pid`` is born to ``b`` of the process ``a``. EXIT. COMM: its name is
     number ``a`` now, by exec where ``b`` is 1. LOST: ``a`` events of this CPU between ``b`` and
@@ -156,7 +137,7 @@ META: dict[str, Any] = {
 class Lock:
     """What threads wait for: its name, its kind (``LOCK_KINDS``), its address in its process.
 
-    ``beside``: which other variables lie on its line of 64 bytes, by the symbol table.
+    ``next to``: which other variables are on its line of 64 bytes, by the symbol table.
     """
 
     name: str

@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "CLOCK_REALTIME",
-    "COMMAND",
-    "LOCK_PI",
-    "LOCK_PI2",
-    "PRIVATE",
-    "WAIT",
-    "WAITS",
-]
-
 WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI, LOCK_PI2 = 0, 6, 9, 11, 13
 WAITS = (WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI, LOCK_PI2)
 COMMAND, PRIVATE, CLOCK_REALTIME = 0x7F, 0x80, 0x100  # bits of an operation

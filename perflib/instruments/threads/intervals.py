@@ -15,8 +15,6 @@ from perflib.instruments.threads.recording import Recording
 from perflib.kernels.records import record
 from perflib.model.errors import MeasurementError, UserError
 
-__all__ = ["RETRY_NS", "WAIT", "levels", "mark_lost", "states_in_bins", "waits"]
-
 RETRY_NS = 5_000
 """A thread that runs for less than this between two sleeps for one lock is in one operation.
 

@@ -13,8 +13,6 @@ import numpy.typing as npt
 from perflib.instruments.threads.formats import Lock
 from perflib.instruments.threads.symbols import Symbols
 
-__all__ = ["LINE_BYTES", "Locks", "kind_of", "name_locks"]
-
 _KINDS = (  # of the innermost function that is one of these
     (re.compile(r"pthread_(\w*_)?mutex|futex_lock_pi"), "mutex"),
     (re.compile(r"pthread_(\w*_)?cond|cnd_(timed)?wait"), "condition"),

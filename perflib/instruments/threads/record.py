@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
 
 from perflib.instruments.threads.perf import backend as perf_backend
 from perflib.instruments.threads.preload.backend import Preloaded, States
@@ -35,33 +33,8 @@ class Profiled(Ran):
     recording: Recording
 
 
-class Backend(Protocol):
-    """What writes down what threads do: ready when entered, at an end when left."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-        /,
-    ) -> None: ...
-
-    def environment(self) -> Mapping[str, str]:
-        """Variables that a job which we start must have."""
-
-    def started(self, pid: int, /) -> None:
-        """The process to be recorded is there."""
-
-    def enable(self) -> object:
-        """Record from now on."""
-
-    def disable(self) -> object:
-        """Record no more."""
-
-    def recording(self, pid: int, out: Path) -> Recording:
-        """What was recorded of a process and what it started, written to a folder."""
+Backend = perf_backend.PerfThreads | States
+"""What writes down what threads do: ready when entered, at an end when left."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +110,7 @@ def profile_job(
     Parameters
     ----------
     job
-        Its command line; or the process id of one that runs. That one goes on.
+        Its command line; or the process id of one that runs, which continues afterwards.
     settings
         What is recorded. A job that we start runs to its end, also when ``duration_s`` is over.
     folder
@@ -235,11 +208,11 @@ def _watched(pid: int, until: float, stop: threading.Event) -> bool:
 
 def _with(conditions: Conditions, variables: Mapping[str, str]) -> Conditions:
     """Conditions with a backend's variables; its library comes behind those that are wanted."""
-    own = dict(variables)
-    libraries = tuple(own.pop("LD_PRELOAD", "").split())
+    others = dict(variables)
+    libraries = tuple(others.pop("LD_PRELOAD", "").split())
     inherited = () if conditions.preload else inherited_preload()
     return replace(
         conditions,
         preload=(*conditions.preload, *inherited, *libraries) if libraries else conditions.preload,
-        environment={**conditions.environment, **own},
+        environment={**conditions.environment, **others},
     )

@@ -9,7 +9,6 @@ longer and no more memory for hours of thousands of threads.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -37,9 +36,8 @@ from perflib.instruments.threads.formats import (
 )
 from perflib.model.errors import UserError
 from perflib.model.expressions import Expression
-from perflib.model.regular import check_regular, open_to_read
-
-__all__ = ["Recording"]
+from perflib.store.files import json_of
+from perflib.store.regular import check_regular, open_to_read
 
 _FAR_NS = 1 << 61  # from 0: no time is further, and differences fit into 64 bits
 _Time = Annotated[int, Field(ge=-_FAR_NS, le=_FAR_NS)]
@@ -302,14 +300,14 @@ def _damaged(folder: Path, why: str) -> UserError:
 
 def _meta(folder: Path) -> dict[str, Any]:
     try:
-        meta = json.loads(_read(folder / "meta.json"))
+        meta = json_of(_read(folder / "meta.json"))
     except (FileNotFoundError, NotADirectoryError):
         msg = f"{folder} has no recording of threads: no meta.json is there"
         raise UserError(msg) from None
     except OSError as error:
         msg = f"{folder} cannot be read: {error.strerror}"
         raise UserError(msg) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise _damaged(folder, f"meta.json: {error}") from error
     number = meta.pop("format", None) if isinstance(meta, dict) else None
     if not isinstance(number, int):

@@ -14,8 +14,6 @@ from perflib.instruments.threads.formats import ALL, INTERVAL, STATES, Selection
 from perflib.instruments.threads.intervals import waits
 from perflib.instruments.threads.recording import Recording
 
-__all__ = ["OFF_CPU", "cpu_samples", "off_cpu_samples", "wait_samples"]
-
 OFF_CPU = (State.WAITING, State.SLEEPING, State.READY)
 """The states of a thread that has no core."""
 
@@ -48,7 +46,7 @@ def wait_samples(
 def off_cpu_samples(
     recording: Recording, selection: Selection = ALL, states: Sequence[State] = OFF_CPU
 ) -> pd.DataFrame:
-    """Where threads had no core: a row an interval, its period the time (ns) it took.
+    """Run-queue delays and waits: a row an interval, its period the time (ns) it took.
 
     For a flame graph weighted by ``period``. The innermost frame is the state, in brackets:
     ``[waiting]`` for a lock, ``[sleeping]``, ``[ready]`` (run-queue delay; one that was preempted

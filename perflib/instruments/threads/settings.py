@@ -11,8 +11,6 @@ from perflib.instruments.perf.tool import CallGraph
 from perflib.model.errors import UserError, choose
 from perflib.model.expressions import Expression
 
-__all__ = ["SPIN_FUNCTIONS", "Settings", "matches"]
-
 SPIN_FUNCTIONS = r"(?i)(?<!raw_)spin|_mm_pause|cpu_relax"
 """Functions in which a thread that runs does no work but tries a lock again and again.
 

@@ -1,6 +1,6 @@
 """From events of the scheduler and of futexes to what each thread did.
 
-The rules, per thread: it leaves a CPU and could go on: ready; within a wait for a futex: waiting;
+The rules, per thread: it leaves a CPU while runnable: ready; within a wait for a futex: waiting;
 else: sleeping. It is woken: ready, and if it was waiting, still for that lock. It comes to a CPU:
 running. For a sample in a function that spins, the period of the sample counts as spinning.
 
@@ -22,12 +22,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from perflib import kernels
-from perflib.instruments.threads.formats import EVENT, INTERVAL, LOST, SAMPLE, STATES, Event
+from perflib.instruments.threads.formats import EVENT, INTERVAL, LOST, SAMPLE, Event
 from perflib.kernels.records import record
-from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.model.errors import MeasurementError
 from perflib.model.expressions import Expression
-
-__all__ = ["KEY", "Pieces", "StateMachine"]
 
 KEY = record("thread_states", "thread_key")
 """A futex: its address in its process, the operation and the stack of the first wait for it."""
@@ -69,6 +67,7 @@ class StateMachine:
 
     Examples
     --------
+    >>> from perflib.instruments.threads.formats import STATES
     >>> machine = StateMachine(start_ns=0)
     >>> machine.process(7)
     >>> events = np.zeros(2, dtype=EVENT)
@@ -112,16 +111,6 @@ class StateMachine:
     def process(self, pid: int) -> None:
         """Add a process to the job, whoever starts it."""
         self._check(self._lib.thread_states_process(self._state, pid))
-
-    def thread(self, tid: int, pid: int, name: int = -1, state: str = "unknown") -> None:
-        """Add a thread that was there before the recording began, and its process.
-
-        ``name`` is a number in ``names``, ``state`` what it did then.
-        """
-        if state not in STATES:
-            raise UserError(choose("state", state, STATES))
-        number = STATES.index(state) if state != "unknown" else -1
-        self._check(self._lib.thread_states_thread(self._state, tid, pid, name, number))
 
     def feed(self, events: npt.NDArray[np.void]) -> Pieces:
         """Take events, in the order of time; what became certain comes back."""

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from perflib.machine.libraries.elf import Elf, read_elf
 
-__all__ = ["Mapping", "Symbols", "read_maps"]
-
 _PAGE = 4096
 _MAPS_ROW = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) \S{4} ([0-9a-f]+) \S+ \d+ *(.*)$", re.MULTILINE)
 _DELETED = " (deleted)"
@@ -67,10 +65,8 @@ class Symbols:
     Parameters
     ----------
     mappings
-        What was mapped where, earlier ones first: where two lie at one place, the later counts.
+        What was mapped where, earlier ones first: where two overlap, the later counts.
         Rows of ``/proc/PID/maps`` read at several times can follow one another.
-    root
-        The folder that the process took for ``/``, for one in a container.
 
     Examples
     --------
@@ -79,7 +75,7 @@ class Symbols:
     '0x10'
     """
 
-    def __init__(self, mappings: Iterable[Mapping], root: Path = Path("/")) -> None:
+    def __init__(self, mappings: Iterable[Mapping]) -> None:
         rows = {(row.start, row.end, row.offset, row.path): row for row in mappings}
         newest_first = list(rows.values())[::-1]
         self._mappings = newest_first
@@ -88,7 +84,7 @@ class Symbols:
         for row in newest_first:
             if not row.path.startswith("/") or row.path.endswith(_DELETED):
                 continue  # another file may have the deleted one's name by now
-            file = read_elf(root / row.path.lstrip("/"))
+            file = read_elf(Path(row.path))
             base = _base(file, row)
             if base is not None:
                 low = min(segment.address for segment in file.segments) // _PAGE * _PAGE
@@ -97,13 +93,9 @@ class Symbols:
                 self._modules.append(_Module(row.path, base, base + low, base + high, file))
 
     @classmethod
-    def from_maps(cls, *texts: str, root: Path = Path("/")) -> Symbols:
+    def from_maps(cls, *texts: str) -> Symbols:
         """Of the texts of ``/proc/PID/maps``, read one after the other."""
-        return cls((row for text in texts for row in read_maps(text)), root)
-
-    def knows(self, address: int) -> bool:
-        """Whether the address is in a mapping."""
-        return self._row(address) is not None
+        return cls(row for text in texts for row in read_maps(text))
 
     def name(self, address: int) -> str:
         """The function that contains an address, else ``file+0x...``, else the address itself."""

@@ -16,12 +16,10 @@ from perflib.instruments.threads.intervals import levels
 from perflib.instruments.threads.recording import Recording
 from perflib.model.errors import UserError
 
-__all__ = ["CLASSES", "active", "use_by_function", "use_of", "use_of_time", "use_over_time"]
-
 CLASSES = ("idle", "poor", "ok", "ideal", "over")
 """The classes of use, from none to too many active threads."""
 
-_MOST_PERCENT = (0, 50, 85, 115)  # of the target: what a class but the last has at most
+_MAX_PERCENT = (0, 50, 85, 115)  # of the target: what a class but the last has at most
 _ACTIVE = (State.RUNNING, State.SPINNING, State.READY)
 
 
@@ -39,12 +37,8 @@ def active(recording: Recording, selection: Selection = ALL) -> npt.NDArray[np.i
     return levels(recording, _ACTIVE, selection)[0]
 
 
-def use_of_time(
-    recording: Recording, selection: Selection = ALL, target: int | None = None
-) -> pd.DataFrame:
+def use_of_time(recording: Recording, selection: Selection = ALL) -> pd.DataFrame:
     """How long the cores were in each class of use.
-
-    ``target``: how many threads are ideal; None: as many as the job has CPUs.
 
     Returns
     -------
@@ -52,7 +46,7 @@ def use_of_time(
         Five rows: use (its name), seconds, share_percent of the time.
     """
     at_once = active(recording, selection)
-    use = use_of(np.arange(len(at_once)), _target(recording, target))
+    use = use_of(np.arange(len(at_once)), _target(recording))
     seconds = np.bincount(use, weights=at_once, minlength=len(CLASSES)) / 1e9
     shares = 100 * seconds / max(float(seconds.sum()), 1e-12)
     return pd.DataFrame({"use": list(CLASSES), "seconds": seconds, "share_percent": shares})
@@ -62,7 +56,6 @@ def use_over_time(
     recording: Recording,
     bins: int,
     selection: Selection = ALL,
-    target: int | None = None,
 ) -> pd.DataFrame:
     """The share of each bin of time in each class of use, from 0 to 1.
 
@@ -82,7 +75,7 @@ def use_over_time(
     start, end = recording.span(selection)
     edges = start + np.arange(bins + 1) * (end - start) // bins
     above = [np.diff(edges).astype(np.float64)]
-    for times in _changes(recording, selection, _target(recording, target)):
+    for times in _changes(recording, selection):
         inside = np.arange(len(times) + 1) % 2  # whether it is above between two changes
         ends = np.concatenate([[start], times, [end]])
         before = np.append(0, np.cumsum(np.diff(ends) * inside))
@@ -92,23 +85,21 @@ def use_over_time(
     return table.assign(**dict(zip(CLASSES, np.clip(shares, 0, 1), strict=True)))
 
 
-def use_by_function(
-    recording: Recording, selection: Selection = ALL, target: int | None = None
-) -> pd.DataFrame:
+def use_by_function(recording: Recording, selection: Selection = ALL) -> pd.DataFrame:
     """In which functions CPU time was spent while the cores were in each class of use.
 
     Returns
     -------
     pandas.DataFrame
         The function with most CPU time first: function, cpu_s, and a column of seconds for each of
-        ``CLASSES`` (idle only where a sample lies at the very end of a run).
+        ``CLASSES`` (idle only where a sample is at the very end of a run).
     """
     from perflib.instruments.threads.samples import cpu_samples
 
     samples = cpu_samples(recording, selection)
     times = samples["time_ns"].to_numpy() - 1  # a sample speaks of the time before it
     everybody = Selection(selection.start_ns, selection.end_ns)
-    changes = _changes(recording, everybody, _target(recording, target))
+    changes = _changes(recording, everybody)
     above = [np.searchsorted(each, times, side="right") % 2 for each in changes]
     use = np.sum(above, axis=0, dtype=np.int64) if len(samples) else np.empty(0, np.int64)
     table = pd.DataFrame(
@@ -124,26 +115,17 @@ def use_by_function(
     return made.sort_values(["cpu_s", "function"], ascending=[False, True], ignore_index=True)
 
 
-def _target(recording: Recording, target: int | None) -> int:
-    return max(1, int(recording.meta["cpus"])) if target is None else target
+def _target(recording: Recording) -> int:
+    """How many threads are ideal: as many as the job has CPUs."""
+    return max(1, int(recording.meta["cpus"]))
 
 
 def _bounds(target: int) -> list[int]:
-    """How many threads each class but the last has at most.
-
-    Raises
-    ------
-    UserError
-        The target is no number of threads.
-    """
-    if target < 1:
-        msg = f"target={target}: at least one thread"
-        raise UserError(msg)
-    return [target * percent // 100 for percent in _MOST_PERCENT]
+    """How many threads each class but the last has at most."""
+    return [target * percent // 100 for percent in _MAX_PERCENT]
 
 
-def _changes(
-    recording: Recording, selection: Selection, target: int
-) -> list[npt.NDArray[np.int64]]:
+def _changes(recording: Recording, selection: Selection) -> list[npt.NDArray[np.int64]]:
     """Of each class but the last: when there came to be more threads than it has, and not more."""
-    return [levels(recording, _ACTIVE, selection, most=most)[1] for most in _bounds(target)]
+    bounds = _bounds(_target(recording))
+    return [levels(recording, _ACTIVE, selection, most=most)[1] for most in bounds]

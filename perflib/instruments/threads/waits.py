@@ -13,8 +13,6 @@ from perflib.instruments.threads.intervals import waits
 from perflib.instruments.threads.lock_names import LINE_BYTES
 from perflib.instruments.threads.recording import Recording
 
-__all__ = ["lock_holders", "lock_waits", "longest_waits", "wait_paths"]
-
 
 def _table(found: npt.NDArray[np.void]) -> pd.DataFrame:
     table = pd.DataFrame({name: found[name].astype(np.int64) for name in found.dtype.names or ()})
@@ -46,8 +44,8 @@ def lock_waits(recording: Recording, selection: Selection = ALL) -> pd.DataFrame
     -------
     pandas.DataFrame
         One row a lock that was waited for: lock (its number), name, kind, waits, waiting_s,
-        ready_s (run-queue delay before it could go on), total_s (both: what the job's own clock
-        would show), longest_ms, threads (how many waited), on_its_line (what else lies on the
+        ready_s (run-queue delay before it ran again), total_s (both: what the job's own clock
+        would show), longest_ms, threads (how many waited), on_its_line (what else is on the
         line of 64 bytes on which it begins: static variables, by the symbol table, and locks that
         were waited for, by their addresses; whoever writes there disturbs whoever takes it).
     """
@@ -61,7 +59,7 @@ def lock_waits(recording: Recording, selection: Selection = ALL) -> pd.DataFrame
 
 
 def _on_lines(recording: Recording, numbers: Sequence[int]) -> list[str]:
-    """Of each lock what else lies on its line."""
+    """Of each lock what else is on its line."""
     locks = recording.locks
     by_line: dict[tuple[int, int], list[int]] = {}
     for number in numbers:

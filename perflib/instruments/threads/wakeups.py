@@ -8,6 +8,8 @@ device, or not known.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +20,6 @@ from perflib.instruments.threads.formats import ALL, STATES, Selection, State
 from perflib.instruments.threads.recording import Recording
 from perflib.kernels.records import record
 from perflib.model.errors import MeasurementError
-
-__all__ = ["LINK", "PART", "PATH_BY", "chain", "critical_path", "path_summary", "wakeups"]
 
 PART = record("thread_path", "thread_part")
 """A part of the critical path: what a thread did, and on whom that depended."""
@@ -106,19 +106,12 @@ def critical_path(recording: Recording, selection: Selection = ALL) -> pd.DataFr
         would be no need to wait for this part. -1: none.
     """
     start, end = recording.span(selection)
-    kernel = kernels.load("thread_path")
-    lib, ffi = kernel.lib, kernel.ffi
+    lib, ffi = _kernel()
     parts = np.empty(0, dtype=PART)
-    rows = np.unique(recording.rows(selection.rows)).astype(np.int32)
-    if len(recording.intervals) and end > start:
-        pointers = (
-            ffi.from_buffer("thread_interval[]", recording.intervals),
-            ffi.from_buffer("int64_t[]", recording.first),
-        )
-        rows_ = ffi.from_buffer("int32_t[]", rows)
-        last = lib.thread_path_end(*pointers, rows_, len(rows), start, end)
+    pointers, last = _ended_by(recording, selection)
+    if last >= 0:
         origins = ffi.from_buffer("int32_t[]", _origins(recording))
-        for _ in range(2 if last >= 0 else 0):  # the first time they are only counted
+        for _ in range(2):  # the first time they are only counted
             out = ffi.from_buffer("thread_part[]", parts)
             n = lib.thread_path(
                 *pointers, len(recording.threads), origins, last, start, end, out, len(parts)
@@ -139,6 +132,38 @@ def critical_path(recording: Recording, selection: Selection = ALL) -> pd.DataFr
             **{name: parts[name].astype(np.int64) for name in ("lock", "stack", "woken_by")},
         }
     )
+
+
+def gains(
+    recording: Recording, groups: Sequence[Collection[int]], selection: Selection = ALL
+) -> list[float]:
+    """How many seconds earlier the job would end, if nobody had to wait for each group of locks.
+
+    Threads run, sleep and are in the run queue for as long as they did, and who was woken waits for
+    its waker: a lock gains nothing if others wait for it, but not the job. Free cores are assumed,
+    and the same order in which locks are taken. The end is that of the thread that is active last,
+    or of the last one of those selected; locks and a function in the selection choose nothing.
+    """
+    start, end = recording.span(selection)
+    lib, ffi = _kernel()
+    pointers, last = _ended_by(recording, selection)
+    if last < 0:
+        return [0.0] * len(groups)
+    rows = [last] if selection.rows is None else recording.rows(selection.rows)
+    ending = ffi.from_buffer("int32_t[]", np.array(rows, dtype=np.int32)), len(rows)
+    blocked, whose = _blocked(recording, start, end)
+    ends = []
+    for group in [(), *groups]:
+        removed = (blocked["state"] == State.WAITING) & np.isin(blocked["lock"], list(group))
+        arrays = (
+            ffi.from_buffer("thread_interval[]", blocked),
+            ffi.from_buffer("int32_t[]", whose),
+            ffi.from_buffer("uint8_t[]", removed.astype(np.uint8)),
+            len(blocked),
+            ffi.from_buffer("int64_t[]", np.zeros(len(recording.threads), dtype=np.int64)),
+        )
+        ends.append(lib.thread_path_without(*pointers, *ending, start, end, *arrays))
+    return [(ends[0] - one) / 1e9 for one in ends[1:]]
 
 
 def path_summary(
@@ -234,6 +259,44 @@ def _last_wakeup(recording: Recording, row: int, time_ns: int) -> npt.NDArray[np
         stop = begin
     birth = _birth(recording, row)
     return birth[birth["time_ns"] <= time_ns]
+
+
+def _blocked(
+    recording: Recording, start: int, end: int
+) -> tuple[npt.NDArray[np.void], npt.NDArray[np.int32]]:
+    """What threads waited for or slept until, by its end, and whose it was; births among them."""
+    first, intervals = recording.first, recording.intervals
+    born = np.flatnonzero(np.diff(first))
+    begun = intervals[first[born]].copy()
+    named = (begun["state"] == State.READY) & (begun["other"] >= 0)
+    begun["other"] = np.where(named, begun["other"], _origins(recording)[born])
+    begun["end_ns"], begun["start_ns"], begun["state"] = begun["start_ns"], start, State.SLEEPING
+    kept = (intervals["state"] == State.WAITING) | (intervals["state"] == State.SLEEPING)
+    kept &= (start < intervals["end_ns"]) & (intervals["end_ns"] <= end)
+    (places,) = np.nonzero(kept)
+    found = np.concatenate([begun, intervals[places]])
+    whose = np.append(born, np.searchsorted(first, places, side="right") - 1).astype(np.int32)
+    order = np.argsort(found["end_ns"], kind="stable")
+    recording.check(others=found["other"])
+    found["start_ns"] = np.minimum(np.maximum(found["start_ns"], start), found["end_ns"])
+    return found[order], whose[order]
+
+
+def _kernel() -> tuple[Any, Any]:
+    kernel = kernels.load("thread_path")
+    return kernel.lib, kernel.ffi
+
+
+def _ended_by(recording: Recording, selection: Selection) -> tuple[tuple[Any, Any], int]:
+    """The intervals for C, and the row that is active last; -1: none."""
+    lib, ffi = _kernel()
+    pointers = (
+        ffi.from_buffer("thread_interval[]", recording.intervals),
+        ffi.from_buffer("int64_t[]", recording.first),
+    )
+    rows = np.unique(recording.rows(selection.rows)).astype(np.int32)
+    of = ffi.from_buffer("int32_t[]", rows), len(rows)
+    return pointers, int(lib.thread_path_end(*pointers, *of, *recording.span(selection)))
 
 
 def _origins(recording: Recording) -> npt.NDArray[np.int32]:

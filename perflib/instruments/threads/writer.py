@@ -26,8 +26,6 @@ from perflib.instruments.threads.formats import (
 from perflib.instruments.threads.intervals import mark_lost
 from perflib.model.errors import MeasurementError
 
-__all__ = ["Writer"]
-
 _PIECE = 1 << 19  # intervals in memory while they are put in order
 
 

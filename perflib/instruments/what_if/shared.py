@@ -11,8 +11,6 @@ import numpy as np
 
 from perflib.model.errors import UserError
 
-__all__ = ["NO_TARGET", "Kind", "Place", "Target", "read", "written"]
-
 Kind = Literal["function", "lock", "lock_taken_in"]
 
 _KINDS: tuple[Kind, ...] = ("function", "lock", "lock_taken_in")
@@ -35,7 +33,7 @@ _SHARED = np.dtype(  # wi_shared of kernels_c/common/what_if_state.h
 
 
 @dataclass(frozen=True)
-class Place:
+class AddressRange:
     """A range of addresses of a file, as its symbol table has them."""
 
     module: str
@@ -44,7 +42,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Target:
+class VirtualSpeedup:
     """What is to seem faster.
 
     Parameters
@@ -60,14 +58,14 @@ class Target:
 
     kind: Kind
     name: str
-    places: tuple[Place, ...]
+    places: tuple[AddressRange, ...]
 
 
-NO_TARGET = Target("function", "", ())
+NO_TARGET = VirtualSpeedup("function", "", ())
 
 
 def written(
-    path: Path, target: Target, speedup_percent: float, period_us: float, callers: str
+    path: Path, target: VirtualSpeedup, speedup_percent: float, period_us: float, callers: str
 ) -> None:
     """Write the file for one run.
 

@@ -11,20 +11,18 @@ from perflib.instruments.threads.record import profile_job
 from perflib.instruments.threads.samples import cpu_samples
 from perflib.instruments.threads.settings import Settings
 from perflib.instruments.threads.waits import lock_waits
-from perflib.instruments.what_if.shared import Place, Target
+from perflib.instruments.what_if.shared import AddressRange, VirtualSpeedup
 from perflib.machine.libraries.elf import read_elf
 from perflib.measure.conditions import Conditions
 from perflib.model.errors import UserError, choose
 from perflib.model.expressions import Expression
-
-__all__ = ["MOST_MATCHES", "costliest", "functions", "locks"]
 
 MOST_MATCHES = 8  # of one expression: each is a target of its own
 _LOCK_IN = "lock in "  # how `threads.lock_names` calls one that has no variable of its own
 _CONDITION = ("condition", "barrier", "join", "semaphore", "other")  # nobody holds those
 
 
-def functions(expression: str, modules: Sequence[str]) -> list[Target]:
+def functions(expression: str, modules: Sequence[str]) -> list[VirtualSpeedup]:
     """The functions whose names a regular expression is found in.
 
     Those of the program alone if there are any, else those of its libraries.
@@ -46,7 +44,7 @@ def functions(expression: str, modules: Sequence[str]) -> list[Target]:
             )
             raise UserError(msg)
         if names:
-            return [Target("function", name, tuple(found[name])) for name in names]
+            return [VirtualSpeedup("function", name, tuple(found[name])) for name in names]
     known = [name for name in _by_name(modules[:1], code=True) if not name.startswith("_")]
     if not known:
         msg = (
@@ -57,7 +55,7 @@ def functions(expression: str, modules: Sequence[str]) -> list[Target]:
     raise UserError(choose("function of the program", expression, known))
 
 
-def locks(names: Iterable[str], modules: Sequence[str]) -> list[Target]:
+def locks(names: Iterable[str], modules: Sequence[str]) -> list[VirtualSpeedup]:
     """Locks by the names of their variables, or ``lock in FUNCTION`` for those it takes.
 
     Raises
@@ -78,7 +76,7 @@ def locks(names: Iterable[str], modules: Sequence[str]) -> list[Target]:
                 + ". A lock in allocated memory is named 'lock in FUNCTION', by who takes it"
             )
         kind = "lock_taken_in" if inside else "lock"
-        found.append(Target(kind, name, tuple(table[symbol])))  # type: ignore[arg-type]
+        found.append(VirtualSpeedup(kind, name, tuple(table[symbol])))  # type: ignore[arg-type]
     return found
 
 
@@ -91,7 +89,7 @@ def costliest(
     conditions: Conditions | None = None,
     cpus: Sequence[int] = (),
     timeout_s: float = 600.0,
-) -> list[Target]:
+) -> list[VirtualSpeedup]:
     """The functions with the most CPU time and the locks that are waited for longest.
 
     The job is run once under the profile of `perflib.instruments.threads`. Functions are the
@@ -119,9 +117,9 @@ def costliest(
     by_lock = waits.groupby("name")["total_s"].sum().sort_values(ascending=False)
     named = _by_name(modules[:1], code=True) or _by_name(modules, code=True)
     symbols = [str(one) for one in by_function.sort_values(ascending=False).index]
-    targets = [Target("function", name, tuple(named[name])) for name in symbols if name in named][
-        :most_functions
-    ]
+    targets = [
+        VirtualSpeedup("function", name, tuple(named[name])) for name in symbols if name in named
+    ][:most_functions]
     for name in [str(one) for one in by_lock[by_lock > 0].index]:
         if len(targets) >= most_functions + most_locks:
             break
@@ -132,12 +130,12 @@ def costliest(
     return targets
 
 
-def _by_name(modules: Iterable[str], *, code: bool) -> Mapping[str, list[Place]]:
+def _by_name(modules: Iterable[str], *, code: bool) -> Mapping[str, list[AddressRange]]:
     """The places of every function, or variable, by name."""
-    places: dict[str, list[Place]] = {}
+    places: dict[str, list[AddressRange]] = {}
     for module in modules:
         file = read_elf(Path(module))
         for start, end, name in file.code if code else file.data:
             if end > start:
-                places.setdefault(name, []).append(Place(module, start, end))
+                places.setdefault(name, []).append(AddressRange(module, start, end))
     return places

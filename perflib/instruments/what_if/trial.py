@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perflib import kernels
-from perflib.instruments.what_if.shared import Target, read, written
+from perflib.instruments.what_if.shared import VirtualSpeedup, read, written
 from perflib.machine.processes import is_gone
 from perflib.measure.conditions import Conditions, inherited_preload
 from perflib.measure.job import Ran, run_alone
 from perflib.measure.process import WorkerError
-
-__all__ = ["Trial", "run_trial", "unavailable"]
 
 _VARIABLE = "PERFLIB_WHAT_IF"
 _TICKS, _NO_SAMPLES, _SIGNAL_TAKEN, _ENDED = 1, 2, 4, 8
@@ -55,7 +53,7 @@ class Trial:
     cpu_s
         CPU time of all threads, without that of the delays.
     run_queue_s
-        How long threads were ready without a core.
+        How long threads were ready and waiting for a core.
     samples, target_samples, sections
         Samples of all threads, those in the target, and how often its lock was held.
     threads
@@ -90,7 +88,7 @@ class Trial:
 
 def run_trial(
     argv: Sequence[str],
-    target: Target,
+    target: VirtualSpeedup,
     speedup_percent: float,
     *,
     conditions: Conditions | None = None,

@@ -25,13 +25,11 @@ from perflib.lab.threads import page
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["concurrency_figure", "timeline_figure"]
-
-_MOST_ROWS = 40
+_MAX_ROWS = 40
 _BINS = 1000
 _ROW_PIXELS, _GAP_PIXELS = 12, 2
 _HATCH = 0.3  # the grey of the lines through what is unknown
-_MOST_BARS = 40
+_MAX_BARS = 40
 _BACKGROUND = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8}
 
 
@@ -69,10 +67,10 @@ def timeline_figure(
     drawn = wanted = page.ordered(recording, "start")
     if selection.rows is not None:
         drawn = wanted = list(selection.rows)
-    if len(wanted) > _MOST_ROWS:
+    if len(wanted) > _MAX_ROWS:
         all_wanted = set(wanted)
         busiest = [row for row in page.ordered(recording, "CPU time") if row in all_wanted]
-        drawn = sorted(busiest[:_MOST_ROWS], key=wanted.index)
+        drawn = sorted(busiest[:_MAX_ROWS], key=wanted.index)
     bins = max(1, min(_BINS, end - start))
     states = page.DRAWN
     with themed():
@@ -157,7 +155,7 @@ def concurrency_figure(
         above, below = figure.subplots(2, 1)
         highest = max(cpus, int(np.flatnonzero(share).max(initial=0)))
         above.bar(np.arange(len(share)), share, color=page.colours()[State.RUNNING], width=0.8)
-        if highest <= _MOST_BARS:
+        if highest <= _MAX_BARS:
             for k, percent in enumerate(share):
                 if percent:
                     words = f"{percent:.1f} %" if percent >= 0.05 else "< 0.1 %"

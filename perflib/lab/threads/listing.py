@@ -7,10 +7,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from perflib.lab.tables import Table
+from perflib.lab.tables import Table, styles
 from perflib.lab.threads.page import duration, shown
-
-__all__ = ["Column", "cells", "count", "html", "name", "path", "percent", "time"]
 
 
 class Column(NamedTuple):
@@ -59,11 +57,5 @@ def cells(table: pd.DataFrame, columns: Sequence[Column]) -> list[list[str]]:
 
 def html(table: pd.DataFrame, columns: Sequence[Column]) -> str:
     """The table, to be read."""
-    rows = cells(table, columns)
-    kinds = {
-        (row, place): column.kind
-        for row in range(len(rows))
-        for place, column in enumerate(columns)
-        if column.kind
-    }
-    return Table([column.title for column in columns], rows, kinds).html()
+    kinds = styles([[column.kind for column in columns]] * len(table))
+    return Table([column.title for column in columns], cells(table, columns), kinds).html()

@@ -21,17 +21,15 @@ from perflib.instruments.threads.intervals import RETRY_NS
 from perflib.instruments.threads.recording import Recording
 from perflib.lab.threads import page, transitions
 
-__all__ = ["MOST_BYTES", "packed"]
-
 MOST_BYTES = 7_000_000
 """Of all parts, deflated: the page has them as base64, which is a third more."""
 
-_MOST_THREADS = 1024
-_MOST_CELLS = 1_400_000  # threads * bins, 6 bytes each before they are deflated
-_MOST_BINS = 16_384
+_MAX_THREADS = 1024
+_MAX_CELLS = 1_400_000  # threads * bins, 6 bytes each before they are deflated
+_MAX_BINS = 16_384
 _BINS_BYTES, _SAMPLES_BYTES, _PATH_BYTES = 2_500_000, 800_000, 500_000
-_MOST_SAMPLES = 150_000
-_MOST_STACKS, _MOST_FRAMES = 5000, 100
+_MAX_SAMPLES = 150_000
+_MOST_STACKS, _MAX_FRAMES = 5000, 100
 _TRIED = 200_000  # intervals, of which the size of all is estimated
 
 _Ints = npt.NDArray[np.int64]
@@ -70,7 +68,6 @@ def packed(recording: Recording, most_bytes: int = MOST_BYTES) -> dict[str, str]
         recording, rows, new_row, new_stack, left - texts_bytes - 40_000
     )
     table = recording.threads.iloc[rows]
-    colours = page.colours()
     head = texts | {
         "duration": recording.end_ns - recording.start_ns,
         "cpus": int(recording.meta["cpus"]),
@@ -85,13 +82,8 @@ def packed(recording: Recording, most_bytes: int = MOST_BYTES) -> dict[str, str]
         "stamped": recording.meta["backend"] == "preload",
         "retry_ns": 0 if recording.meta["backend"] == "preload" else RETRY_NS,
         "path_words": path_words,
-        "states": [page.LABELS[state] for state in page.DRAWN],
+        **page.legend(recording),
         "drawn": [int(state) for state in page.DRAWN],
-        "palette": [colours[state] for state in page.DRAWN],
-        "classes": list(page.CLASSES),
-        "class_palette": list(page.CLASSES.values()),
-        "orders": list(page.ORDERS),
-        "waker": page.WAKERS[recording.meta["backend"] == "preload"],
         "flags": {flag.name: int(flag) for flag in Flag},
         "planes": {
             name: {"count": part.count, "columns": part.planes}
@@ -127,15 +119,15 @@ def _part(columns: Mapping[str, _Ints], level: int = 6) -> _Part:
 
 def _rows(recording: Recording) -> _Ints:
     """The threads that fit: those that ran or waited longest, in the recording's order."""
-    busiest = page.ordered(recording, "CPU time")[: _MOST_THREADS // 2]
+    busiest = page.ordered(recording, "CPU time")[: _MAX_THREADS // 2]
     waiting = page.ordered(recording, "waiting")
     kept = dict.fromkeys([*busiest, *waiting])
-    return np.sort(np.array(list(kept)[:_MOST_THREADS], dtype=np.int64))
+    return np.sort(np.array(list(kept)[:_MAX_THREADS], dtype=np.int64))
 
 
 def _bins(recording: Recording, rows: _Ints) -> tuple[int, bytes]:
     span_ns = max(1, recording.end_ns - recording.start_ns)
-    bins = min(_MOST_BINS, span_ns, _MOST_CELLS // max(1, len(rows)))
+    bins = min(_MAX_BINS, span_ns, _MAX_CELLS // max(1, len(rows)))
     while True:
         window = page.window(recording, Selection(rows=rows))
         stacked = page.levels(recording, bins, window)
@@ -147,7 +139,7 @@ def _bins(recording: Recording, rows: _Ints) -> tuple[int, bytes]:
 
 def _stacks(recording: Recording) -> tuple[dict[str, Any], _Ints, int]:
     """Texts of stacks as numbers of frames, the new number of each old one, and their size."""
-    stacks = [text.split(";")[::-1][:_MOST_FRAMES] for text in recording.stacks[:_MOST_STACKS]]
+    stacks = [text.split(";")[::-1][:_MAX_FRAMES] for text in recording.stacks[:_MOST_STACKS]]
     frames: dict[str, int] = {}
     numbers = [
         [frames.setdefault(page.shown(one), len(frames)) for one in s if one] for s in stacks
@@ -198,15 +190,15 @@ def _samples(recording: Recording, new_row: _Ints) -> tuple[_Part, int]:
     span_ns = max(1, recording.end_ns - recording.start_ns)
     slots, slot_ns, kept = 1 << 15, 0, columns
     while True:
-        if len(kept["time"]) <= _MOST_SAMPLES:
+        if len(kept["time"]) <= _MAX_SAMPLES:
             part = _part(kept | {"time": np.diff(kept["time"], prepend=0)})
             if len(part.data) <= _SAMPLES_BYTES or slots == 1:
                 return part, slot_ns
         slots = max(1, slots // 2)
         slot_ns = -(-span_ns // slots)
         kept = _summed(columns, slot_ns)
-        if slots == 1 and len(kept["time"]) > _MOST_SAMPLES:
-            order = np.sort(np.argsort(-kept["weight"], kind="stable")[:_MOST_SAMPLES])
+        if slots == 1 and len(kept["time"]) > _MAX_SAMPLES:
+            order = np.sort(np.argsort(-kept["weight"], kind="stable")[:_MAX_SAMPLES])
             kept = {name: numbers[order] for name, numbers in kept.items()}
 
 

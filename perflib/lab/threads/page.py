@@ -28,27 +28,6 @@ from perflib.model.errors import UserError, choose
 from perflib.model.escape import visible
 from perflib.model.expressions import Expression
 
-__all__ = [
-    "BLOCKED",
-    "DRAWN",
-    "LABELS",
-    "ORDERS",
-    "WAKERS",
-    "about",
-    "colours",
-    "duration",
-    "found",
-    "levels",
-    "longest_within",
-    "number",
-    "ordered",
-    "restricted",
-    "shown",
-    "time_axis",
-    "wait_end",
-    "window",
-]
-
 DRAWN = (
     State.RUNNING,
     State.SPINNING,
@@ -94,7 +73,7 @@ _THEME = {  # numbers of the theme's colours: no two look alike to the colour-bl
     State.UNKNOWN: 7,
 }
 _UNITS = (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000), ("ns", 1))
-_SHORTEST_NS = 1_000  # of a window
+_MIN_WINDOW_NS = 1_000  # of a window
 
 
 @functools.cache
@@ -104,6 +83,18 @@ def colours() -> dict[State, str]:
         cycle = mpl.rcParams["axes.prop_cycle"].by_key()["color"]
     found = {state: to_hex(cycle[place]) for state, place in _THEME.items()}
     return found | {State.SLEEPING: _SLEEPING}
+
+
+def legend(recording: Recording) -> dict[str, object]:
+    """What the script needs to name and colour what it draws."""
+    return {
+        "states": [LABELS[state] for state in DRAWN],
+        "palette": [colours()[state] for state in DRAWN],
+        "classes": list(CLASSES),
+        "class_palette": list(CLASSES.values()),
+        "orders": list(ORDERS),
+        "waker": WAKERS[recording.meta["backend"] == "preload"],
+    }
 
 
 def shown(name: str) -> str:
@@ -179,9 +170,9 @@ def window(recording: Recording, selection: Selection) -> Selection:
             f"no time from {start_ns} to {end_ns} ns: the recording goes from {first} to {last} ns"
         )
         raise UserError(msg)
-    if end - start < _SHORTEST_NS:
-        start = max(first, min(start, last - _SHORTEST_NS))
-        end = start + _SHORTEST_NS
+    if end - start < _MIN_WINDOW_NS:
+        start = max(first, min(start, last - _MIN_WINDOW_NS))
+        end = start + _MIN_WINDOW_NS
     return Selection(start, end, selection.rows)
 
 

@@ -6,18 +6,13 @@ is in its address, so that a link to the file leads to a view.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from pathlib import Path
-from typing import Any
 
 from perflib.instruments.threads.recording import Recording
 from perflib.lab.report import template
 from perflib.lab.threads import packing, page
 from perflib.lab.threads.timeline import SCRIPT
 from perflib.model.errors import UserError
-
-__all__ = ["write_html"]
 
 _HERE = Path(__file__).parent
 
@@ -54,7 +49,6 @@ def write_html(recording: Recording, path: Path | str, title: str = "") -> None:
     made = template("threads/standalone.html.j2").render(
         title=title,
         about=page.about(recording),
-        policy=_policy(script, style),
         script=script,
         style=style,
         parts=packing.packed(recording),
@@ -69,15 +63,3 @@ def write_html(recording: Recording, path: Path | str, title: str = "") -> None:
 
 def _text(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
-
-
-def _policy(script: str, style: str) -> str:
-    """The page's content security policy: this script, this style, nothing from elsewhere."""
-
-    def digest(text: str) -> Any:
-        return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-    return (
-        f"default-src 'none'; script-src 'sha256-{digest(script)}'; "
-        f"style-src 'sha256-{digest(style)}'; base-uri 'none'; form-action 'none'"
-    )

@@ -35,9 +35,9 @@ SCRIPT = "\n".join(
 """What draws the view, in the notebook and in a page that stands alone: one module."""
 
 _BINS = 1000
-_MOST_BINS = 2000
-_MOST_ROWS = 64
-_MOST_FRAMES = 200  # of a stack that is shown
+_MAX_BINS = 2000
+_MAX_ROWS = 64
+_MAX_FRAMES = 200  # of a stack that is shown
 _DEEPEST = 200  # steps back that are kept
 
 
@@ -65,8 +65,8 @@ class Timeline(anywidget.AnyWidget):
     selection = traitlets.Instance(Selection)
 
     def __init__(self, recording: Recording, rows_per_page: int = 32) -> None:
-        if not 1 <= rows_per_page <= _MOST_ROWS:
-            msg = f"rows_per_page={rows_per_page}: from 1 to {_MOST_ROWS}"
+        if not 1 <= rows_per_page <= _MAX_ROWS:
+            msg = f"rows_per_page={rows_per_page}: from 1 to {_MAX_ROWS}"
             raise UserError(msg)
         self.recording = recording
         self._per_page = rows_per_page
@@ -225,7 +225,7 @@ class Timeline(anywidget.AnyWidget):
             "end": end - self._first_ns,
             "facts": [[what, words] for what, words in facts.items() if words],
             "where": where,
-            "stack": frames[::-1][:_MOST_FRAMES],
+            "stack": frames[::-1][:_MAX_FRAMES],
             "chain": [self._link(*link) for link in self.highlight.get("links", ())],
         }
 
@@ -250,7 +250,7 @@ class Timeline(anywidget.AnyWidget):
         # of a clock that has run for months.
         match content["ask"]:
             case "zoom":
-                self._bins = min(_MOST_BINS, max(100, round(content["bins"])))
+                self._bins = min(_MAX_BINS, max(100, round(content["bins"])))
                 start, end = (self._first_ns + round(content[name]) for name in ("start", "end"))
                 self.zoom(start, end)
             case "back":
@@ -364,9 +364,9 @@ class Timeline(anywidget.AnyWidget):
         drawn = self._found[self._page * self._per_page :][: self._per_page]
         work = concurrency_over_time(self.recording, bins, self.selection)
         title, ticks = page.time_axis(start - self._first_ns, end - self._first_ns)
-        colours = page.colours()
         threads = self.recording.threads
         self.data = {
+            **page.legend(self.recording),
             "start": start - self._first_ns,
             "end": end - self._first_ns,
             "whole": self._whole_ns,
@@ -380,8 +380,6 @@ class Timeline(anywidget.AnyWidget):
             "levels": page.levels(self.recording, bins, Selection(start, end, drawn)).tobytes(),
             "working": work["concurrency"].to_numpy("<f4").tobytes(),
             "ready": work["ready"].to_numpy("<f4").tobytes(),
-            "states": [page.LABELS[state] for state in page.DRAWN],
-            "palette": [colours[state] for state in page.DRAWN],
             "axis": title,
             "ticks": ticks,
             "page": self._page,
@@ -391,14 +389,10 @@ class Timeline(anywidget.AnyWidget):
             "threads": len(self._names),
             "filtered": bool(self._texts["threads"]),
             "order": self._order,
-            "orders": list(page.ORDERS),
             "back": bool(self._before),
-            "classes": list(page.CLASSES),
-            "class_palette": list(page.CLASSES.values()),
             "used": page.used(self.recording, bins, self.selection).tobytes(),
             "arrows": transitions.arrows(self.recording, replace(self.selection, rows=drawn)),
             "critical_of": "critical path of what is shown",
-            "waker": page.WAKERS[self.recording.meta["backend"] == "preload"],
         }
         self.highlight = {}
         self.filters = self._filters()

@@ -1,6 +1,6 @@
 """Who woke whom, as the timeline draws it: arrows, chains of wake-ups, the critical path.
 
-All of it is bounded. Of more wake-ups than can be told apart, those of a slot of time from one
+All of it is bounded. Of more wake-ups than can be distinguished, those of a slot of time from one
 thread to another are one arrow, and only the largest such groups are drawn; how many wake-ups they
 stand for is part of what is returned.
 """
@@ -17,12 +17,10 @@ from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.wakeups import chain, critical_path, wakeups
 from perflib.lab.threads.page import shown
 
-__all__ = ["arrows", "critical", "joined", "links"]
-
-_MOST_ARROWS = 150
+_MAX_ARROWS = 150
 _SLOTS = 24  # of time, where wake-ups are drawn in groups
-_MOST_GROUPS = 60
-_MOST_STEPS = 2000  # of a critical path that are drawn
+_MAX_GROUPS = 60
+_MAX_STEPS = 2000  # of a critical path that are drawn
 _DEPTH = 20  # wake-ups back in time
 
 
@@ -45,7 +43,7 @@ def arrows(recording: Recording, selection: Selection) -> dict[str, Any]:
     found["time"] = found["time"] - recording.start_ns
     many = len(table)
     found["count"] = np.ones(many, dtype=np.int64)
-    if many > _MOST_ARROWS:
+    if many > _MAX_ARROWS:
         found = _largest(found, len(recording.threads), len(recording.locks))
     used, places = np.unique(found["lock"], return_inverse=True)
     none = int(len(used) > 0 and used[0] < 0)
@@ -67,7 +65,7 @@ def _largest(found: dict[str, Any], threads: int, locks: int) -> dict[str, Any]:
     groups, begins, which, counts = np.unique(
         key + found["lock"] + 1, return_index=True, return_inverse=True, return_counts=True
     )
-    largest = np.sort(np.argsort(-counts, kind="stable")[:_MOST_GROUPS])
+    largest = np.sort(np.argsort(-counts, kind="stable")[:_MAX_GROUPS])
     means = first + np.bincount(which, weights=time - first, minlength=len(groups)) / counts
     one_each = begins[largest]
     return {name: found[name][one_each] for name in ("waker", "woken", "lock")} | {
@@ -100,9 +98,9 @@ def critical(recording: Recording, window: Selection) -> tuple[list[list[int]], 
     """
     parts = joined(recording, window)
     words = ""
-    if len(parts) > _MOST_STEPS:
-        words = f"Of the critical path's {len(parts):,} steps the last {_MOST_STEPS:,} are drawn."
-        parts = parts.tail(_MOST_STEPS)
+    if len(parts) > _MAX_STEPS:
+        words = f"Of the critical path's {len(parts):,} steps the last {_MAX_STEPS:,} are drawn."
+        parts = parts.tail(_MAX_STEPS)
     edges = parts[["start_ns", "end_ns"]].to_numpy(dtype=np.int64) - recording.start_ns
     rows = parts["thread"].to_numpy(dtype=np.int64)
     return np.column_stack([edges, rows]).tolist(), words

@@ -38,8 +38,6 @@ from perflib.lab.threads.page import DRAWN, LABELS, about, duration, number, sho
 from perflib.lab.threads.timeline import timeline
 from perflib.model.errors import PerflibError
 
-__all__ = ["By", "ThreadView", "thread_view"]
-
 By = Literal["CPU time", "waiting time", "off-CPU time"]
 """What trees and the flame graph add up; off-CPU: waiting for locks, sleeping and ready."""
 
@@ -50,9 +48,9 @@ _NONE = {
     "off-CPU time": "no times without a core",
 }
 
-_MOST_ROWS = 25  # of a table
-_MOST_NODES = 300  # of a tree
-_LEAST_PERCENT = 0.5  # of a tree's node
+_MAX_ROWS = 25  # of a table
+_MAX_NODES = 300  # of a tree
+_MIN_PERCENT = 0.5  # of a tree's node
 _INDENT = "\N{EM SPACE}"
 _NO_WAITS = "Nothing was waited for here."
 _STYLE = (
@@ -235,7 +233,7 @@ class ThreadView(widgets.VBox):
     def _draw_threads(self) -> None:
         states = thread_states(self.recording, replace(self._selection, rows=self.timeline.found))
         states = states.sort_values(["waiting", "running"], ascending=False, kind="stable")
-        listed = states.head(_MOST_ROWS)
+        listed = states.head(_MAX_ROWS)
         self._thread_rows = [int(row) for row in listed.index]
         chosen = [i for i, row in enumerate(self._thread_rows) if row in self.timeline.chosen]
         caption = f"Time in each state, {_many(states, 'threads')}."
@@ -258,7 +256,7 @@ class ThreadView(widgets.VBox):
 
     def _draw_locks(self) -> None:
         found = lock_waits(self.recording, self._selection)
-        listed = found.head(_MOST_ROWS)
+        listed = found.head(_MAX_ROWS)
         self._lock_numbers = [int(lock) for lock in listed["lock"]]
         caption = f"Waits for locks, {_many(found, 'locks')}."
         _show(self.locks, f"{caption} A click on a lock restricts what is below to it.",
@@ -283,7 +281,7 @@ class ThreadView(widgets.VBox):
         self._paths.value = "".join(parts) if len(found) else f"<p>{_NO_WAITS}</p>"
 
     def _draw_waits(self) -> None:
-        self._longest = found = longest_waits(self.recording, _MOST_ROWS, self._selection)
+        self._longest = found = longest_waits(self.recording, _MAX_ROWS, self._selection)
         caption = f"The {len(found)} longest waits for locks. A click shows the wait above."
         from_s = (found["start_ns"] - self.recording.start_ns) / 1e9
         _show(self.waits, caption if len(found) else _NO_WAITS, found.assign(from_s=from_s), _WAITS)
@@ -337,7 +335,7 @@ class ThreadView(widgets.VBox):
             ]
             made.append(
                 f"<p><b>{title}</b>, shares of the function's {self.by}</p>"
-                + listing.html(table.head(_MOST_ROWS), columns)
+                + listing.html(table.head(_MAX_ROWS), columns)
             )
         self._calls.value = "".join(made)
 
@@ -382,9 +380,9 @@ def thread_view(recording: Recording, *, rows_per_page: int = 32) -> ThreadView:
 
 
 def _many(table: pd.DataFrame, what: str) -> str:
-    if len(table) <= _MOST_ROWS:
+    if len(table) <= _MAX_ROWS:
         return "the most waiting first"
-    return f"the {_MOST_ROWS} {what} with the most waiting of {len(table):,}"
+    return f"the {_MAX_ROWS} {what} with the most waiting of {len(table):,}"
 
 
 def _show(
@@ -401,14 +399,14 @@ def _show(
 
 def _of_a_lock(table: pd.DataFrame, last: Column) -> str:
     table = table.assign(percent=100 * table["total_s"] / (table["total_s"].sum() or math.inf))
-    return listing.html(table.head(_MOST_ROWS), [*_OF_A_LOCK, last])
+    return listing.html(table.head(_MAX_ROWS), [*_OF_A_LOCK, last])
 
 
 def _tree(root: Node, by: By) -> str:
     """A call tree as a table: total, own, function by depth."""
-    nodes = root.frame(_LEAST_PERCENT).head(_MOST_NODES)
+    nodes = root.frame(_MIN_PERCENT).head(_MAX_NODES)
     left_out = sum(1 for _ in root.walk()) - len(nodes)
-    note = f"{left_out:,} further nodes, most of less than {_LEAST_PERCENT:g} %, are left out."
+    note = f"{left_out:,} further nodes, most of less than {_MIN_PERCENT:g} %, are left out."
     columns = [
         listing.percent(by, "total_percent"),
         listing.time("", "total"),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from perflib.machine.files import text, whole
-
-__all__ = ["CpuTime", "cpu_times", "load_average"]
 
 
 @dataclass(frozen=True)
@@ -37,21 +35,13 @@ class CpuTime:
 
     def __add__(self, other: CpuTime) -> CpuTime:
         """Both together."""
-        return CpuTime(
-            self.busy + other.busy,
-            self.idle + other.idle,
-            self.steal + other.steal,
-            self.softirq + other.softirq,
-        )
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return CpuTime(*(mine + more for mine, more in pairs))
 
     def __sub__(self, earlier: CpuTime) -> CpuTime:
         """What passed since an earlier reading (the kernel's counts may step back a little)."""
-        return CpuTime(
-            max(0, self.busy - earlier.busy),
-            max(0, self.idle - earlier.idle),
-            max(0, self.steal - earlier.steal),
-            max(0, self.softirq - earlier.softirq),
-        )
+        pairs = zip(astuple(self), astuple(earlier), strict=True)
+        return CpuTime(*(max(0, now - before) for now, before in pairs))
 
 
 def cpu_times(root: Path = Path("/")) -> dict[int, CpuTime]:

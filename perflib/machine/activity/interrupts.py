@@ -13,8 +13,6 @@ from pathlib import Path
 
 from perflib.machine.files import text, whole
 
-__all__ = ["CoreActivity", "core_activity"]
-
 _COUNTER = 1 << 32  # the kernel prints the counts of both tables as unsigned int
 _CELL = 11  # a blank and ten digits for each CPU, in both tables
 

@@ -9,20 +9,13 @@ every step longer and leaves no gap; it shows in ``step_ns``.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-__all__ = [
-    "GAP_CAUSES",
-    "Cause",
-    "gap_histogram",
-    "likely_cause",
-    "step_ns",
-    "stolen_share",
-]
 
 _LOWEST_POWER, _HIGHEST_POWER = 6, 34  # bins from 64 ns to 17 s
 
@@ -63,7 +56,7 @@ def step_ns(gap_ns: int, gaps: int, steps: int, duration_ns: int) -> float:
 
 
 @dataclass(frozen=True)
-class Cause:
+class GapCause:
     """Who has the core in a gap of a certain length, with or without a switch to another task."""
 
     name: str
@@ -72,53 +65,14 @@ class Cause:
     explanation: str
 
 
-GAP_CAUSES: tuple[Cause, ...] = (
-    Cause(
-        "interrupt",
-        False,
-        10e3,
-        "The timer tick (1 to 5 us, 100 to 1000 times a second) or a device's interrupt. Fewer "
-        "with nohz_full on the measured cores and interrupts steered to others "
-        "(/proc/irq/*/smp_affinity).",
-    ),
-    Cause(
-        "long interrupt",
-        False,
-        100e3,
-        "An interrupt with work behind it (network, block device), a call from another core (TLB "
-        "shootdown), or, in a virtual machine, an interrupt that went through the hypervisor.",
-    ),
-    Cause(
-        "firmware or hypervisor",
-        False,
-        float("inf"),
-        "Nothing that this kernel knows of: system management mode (0.1 to several ms, on bare "
-        "metal), or the hypervisor ran another guest on the core (ms, its scheduler's slice).",
-    ),
-    Cause(
-        "kernel thread",
-        True,
-        100e3,
-        "A short task, mostly the kernel's own (kworker, ksoftirqd, rcu). Less on isolated cores.",
-    ),
-    Cause(
-        "another task",
-        True,
-        20e6,
-        "The scheduler gave the core to another program for a slice (0.1 to some ms). Less with "
-        "fewer programs, isolated cores, or FIFO priority.",
-    ),
-    Cause(
-        "throttling",
-        True,
-        float("inf"),
-        "The thread was stopped for long: a container's CPU quota was spent (to the end of its "
-        "100 ms), a FIFO task ran out of its 95 % (50 ms each second), or the machine is full.",
-    ),
+GAP_CAUSES = tuple(
+    GapCause(name, **row)
+    for name, row in tomllib.loads(Path(__file__).with_name("gap_causes.toml").read_text()).items()
 )
+"""Those that there are, from gap_causes.toml."""
 
 
-def likely_cause(length_ns: float, switches: int) -> Cause:
+def likely_cause(length_ns: float, switches: int) -> GapCause:
     """The likeliest cause of a gap, by its length and whether the thread was switched out."""
-    same: Sequence[Cause] = [cause for cause in GAP_CAUSES if cause.switched == (switches > 0)]
+    same: Sequence[GapCause] = [cause for cause in GAP_CAUSES if cause.switched == (switches > 0)]
     return next(cause for cause in same if length_ns < cause.below_ns)

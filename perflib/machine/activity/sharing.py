@@ -1,7 +1,7 @@
-"""How much of each core one has: alone on it, beside a busy sibling, or waiting for it.
+"""How much of each core a thread gets: alone on it, next to a busy sibling, or waiting for it.
 
 The kernel ``core_probe`` goes round the cores and probes them (``perflib.stats.alone`` says what a
-probe tells); what it finds holds for the second or two in which it looked.
+probe shows); what it finds holds for the second or two of the measurement.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 
 from perflib import kernels
 from perflib.model.errors import MeasurementError
-from perflib.stats.alone import STATES, Probes, Told, are_alone, calibrate, states
+from perflib.stats.alone import STATES, Probes, Status, are_alone, calibrate, states
 
-__all__ = ["CoreShare", "core_shares", "shares_of", "watch_s"]
-
-_SHORTEST_S, _LONGEST_S, _PER_CORE_S = 1.5, 3.0, 0.1
+_MIN_WATCH_S, _MAX_WATCH_S, _PER_CORE_S = 1.5, 3.0, 0.1
 _TURN_NS, _SLICE_NS, _SAMPLE_NS = 20_000_000, 25_000, 30_000
 _STOLEN_NS = 50_000  # what is missing for less is an interrupt
 
@@ -31,13 +29,13 @@ class CoreShare:
 
     Parameters
     ----------
-    told
-        ``told``, or why it cannot be told whether the core is alone.
+    status
+        ``calibrated``, or why no sample shows whether the core is alone.
     alone_percent
-        Of the time in which the thread had the core: no sibling worked. NaN: cannot be told.
+        Of the time in which the thread had the core: no sibling worked. NaN: unknown.
     sibling_cost_percent
         What a sibling at work adds to the time of a loop that fills the execution ports: an upper
-        bound for most code. NaN: cannot be told, or there was none.
+        bound for most code. NaN: unknown, or there was none.
     taken_percent
         Of the whole time: other tasks (or a quota) had the core. NaN: the kernel does not say.
     stolen_percent
@@ -46,14 +44,14 @@ class CoreShare:
 
     cpu: int
     samples: int
-    told: Told
+    status: Status
     alone_percent: float
     sibling_cost_percent: float
     taken_percent: float
     stolen_percent: float
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it: what cannot be told is ``None``."""
+        """As JSON can hold it: what is unknown is ``None``."""
         return {
             name: None if isinstance(value, float) and math.isnan(value) else value
             for name, value in asdict(self).items()
@@ -61,8 +59,8 @@ class CoreShare:
 
 
 def watch_s(cores: int) -> float:
-    """How long to look at so many cores, in all."""
-    return min(_LONGEST_S, max(_SHORTEST_S, _PER_CORE_S * cores))
+    """How long so many cores are probed, in all."""
+    return min(_MAX_WATCH_S, max(_MIN_WATCH_S, _PER_CORE_S * cores))
 
 
 def core_shares(cpus: Sequence[int], duration_s: float | None = None) -> list[CoreShare]:
@@ -75,7 +73,7 @@ def core_shares(cpus: Sequence[int], duration_s: float | None = None) -> list[Co
     """
     kernel = kernels.load("core_probe")
     duration_ns = int(1e9 * (watch_s(len(cpus)) if duration_s is None else duration_s))
-    # One turn for each at least; a core of a large machine is looked at for less time.
+    # One turn for each at least; a core of a large machine is probed for less time.
     turn_ns = max(1, min(_TURN_NS, duration_ns // max(1, len(cpus))))
     out = np.zeros(
         duration_ns // _SAMPLE_NS + len(cpus), kernels.record(kernel.build, "core_probe")
@@ -114,7 +112,7 @@ def shares_of(samples: Mapping[int, NDArray[Any]]) -> list[CoreShare]:
             CoreShare(
                 cpu=cpu,
                 samples=len(of),
-                told=calibration.told,
+                status=calibration.status,
                 alone_percent=100 * float(alone.sum()) / both if both else math.nan,
                 sibling_cost_percent=100 * (float(ports) / calibration.alone_ns - 1),
                 taken_percent=100 * float(delay.sum()) / wall if known else math.nan,

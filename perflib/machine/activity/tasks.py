@@ -12,11 +12,9 @@ from typing import Any
 
 from perflib.machine.files import text
 
-__all__ = ["TaskTime", "TaskWatch", "task_times"]
-
 _NAMED = 3
-_LEAST_PERCENT = 0.5
-_LEAST_APART = 50  # times what a reading takes
+_MIN_PERCENT = 0.5
+_MIN_READING_RATIO = 50  # times what a reading takes
 _POLICIES = {0: "normal", 1: "fifo", 2: "round robin", 3: "batch", 5: "idle", 6: "deadline"}
 
 
@@ -79,7 +77,7 @@ class TaskWatch:
         How far readings that ``look`` makes are apart, at least; so far that they take 2 % of the
         time at most, too, where there are thousands of tasks.
     read, affinity
-        What tells the tasks, and where one may run.
+        What lists the tasks, and where one may run.
     """
 
     def __init__(
@@ -103,7 +101,7 @@ class TaskWatch:
         begin_s = time.monotonic()
         found = self._read()
         self._looked_s = time.monotonic()
-        self._every_s = max(self._every_s, _LEAST_APART * (self._looked_s - begin_s))
+        self._every_s = max(self._every_s, _MIN_READING_RATIO * (self._looked_s - begin_s))
         ours = _descendants(found, os.getpid())
         for tid, task in found.items():
             earlier = self._last.get(tid)
@@ -139,7 +137,7 @@ class TaskWatch:
         found = [
             (1e-7 * used_ns / since_s, tid)
             for (tid, where), used_ns in self._used_ns.items()
-            if where == cpu and 1e-7 * used_ns / since_s >= _LEAST_PERCENT
+            if where == cpu and 1e-7 * used_ns / since_s >= _MIN_PERCENT
         ]
         return [
             {

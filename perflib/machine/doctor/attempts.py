@@ -12,11 +12,11 @@ import errno
 import json
 import os
 import platform
+import runpy
 import struct
 import sys
 import time
-
-__all__ = ["attempts"]
+from pathlib import Path
 
 # by machine: perf_event_open, set_mempolicy, move_pages
 _NUMBERS = {"x86_64": (298, 238, 279), "aarch64": (241, 237, 239)}
@@ -24,6 +24,7 @@ _SOFTWARE, _TASK_CLOCK, _WITHOUT_KERNEL = 1, 1, 0b11 << 5
 _ADDR_NO_RANDOMIZE, _ASK_PERSONALITY = 0x0040000, 0xFFFFFFFF
 _PR_GET_THP_DISABLE = 42
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO
+_FILES = str(Path(__file__).parents[1] / "files.py")
 _SWITCH = "/proc/sys/kernel/randomize_va_space"
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -49,16 +50,8 @@ def _perf(flags: int, pid: int, cpu: int) -> int:
     return min(file, 0)
 
 
-def _perf_events() -> int:
-    return _perf(_WITHOUT_KERNEL, 0, -1)
-
-
-def _perf_system() -> int:
-    return _perf(0, -1, min(os.sched_getaffinity(0)))
-
-
 def _host_processes() -> int:
-    namespace = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 (no pathlib is imported)
+    namespace = str(Path("/proc/self/ns/pid").readlink())
     return 0 if namespace == _FIRST_PID_NAMESPACE else -errno.ESRCH
 
 
@@ -66,10 +59,6 @@ def _fifo_priority() -> int:
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     return 0
-
-
-def _numa_policy() -> int:
-    return _system_call(1, 0, None, 0)  # MPOL_DEFAULT
 
 
 def _page_nodes() -> int:
@@ -93,8 +82,7 @@ def _trace() -> int:
         time.sleep(60)
         os._exit(0)
     try:
-        with open(f"/proc/{child}/syscall", "rb") as file:  # noqa: PTH123 (no pathlib is imported)
-            file.read()
+        Path(f"/proc/{child}/syscall").read_bytes()
     finally:
         os.kill(child, 9)
         os.waitpid(child, 0)
@@ -102,11 +90,11 @@ def _trace() -> int:
 
 
 def _control_groups() -> int:
-    with open("/proc/self/mountinfo", encoding="utf-8") as mounts:  # noqa: PTH123
-        found = [line.split() for line in mounts if " - cgroup" in line]
+    files = runpy.run_path(_FILES)  # of the standard library alone
+    found = [at[4] for at, system in files["mounts"](Path("/")) if system[0].startswith("cgroup")]
     if not found:
         return -errno.ENOENT
-    return 0 if any(os.access(words[4], os.W_OK) for words in found) else -errno.EACCES
+    return 0 if any(os.access(folder, os.W_OK) for folder in found) else -errno.EACCES
 
 
 def _settings() -> int:
@@ -127,11 +115,11 @@ def attempts() -> dict[str, str]:
 
 
 _ATTEMPTS = {
-    "perf_events": _perf_events,
-    "perf_system": _perf_system,
+    "perf_events": lambda: _perf(_WITHOUT_KERNEL, 0, -1),
+    "perf_system": lambda: _perf(0, -1, min(os.sched_getaffinity(0))),
     "host_processes": _host_processes,
     "fifo_priority": _fifo_priority,
-    "numa_policy": _numa_policy,
+    "numa_policy": lambda: _system_call(1, 0, None, 0),  # MPOL_DEFAULT
     "page_nodes": _page_nodes,
     "aslr_off": _aslr_off,
     "huge_pages": _huge_pages,

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from perflib.machine.doctor.checkup import Check, Patient, State
 from perflib.machine.settings.knobs import KNOBS, Knob
 
-__all__ = ["check_settings"]
-
 _HOSTS_BUSINESS = ("governor", "turbo", "smt")
 
 # What a value deserves: its state, the value that a measurement wants, and a remark.
 _Judgement = tuple[State, str, str]
+_Judge = Callable[[Patient, str], _Judgement]
 
 
 def check_settings(patient: Patient) -> list[Check]:
@@ -20,7 +19,7 @@ def check_settings(patient: Patient) -> list[Check]:
     return [_check(patient, KNOBS[name], judge) for name, judge in _JUDGES.items()]
 
 
-def _check(patient: Patient, knob: Knob, judge: Callable[[Patient, str], _Judgement]) -> Check:
+def _check(patient: Patient, knob: Knob, judge: _Judge) -> Check:
     value = knob.read(patient.root)
     if value is None:
         host = patient.hypervisor and knob.name in _HOSTS_BUSINESS
@@ -33,12 +32,13 @@ def _check(patient: Patient, knob: Knob, judge: Callable[[Patient, str], _Judgem
     return Check(knob.name, state, f"{value} ({remark})" if remark else value, knob.cost, command)
 
 
-def _governor(_: Patient, value: str) -> _Judgement:
-    return ("good" if value == "performance" else "warn"), "performance", ""
+def _wants(wanted: str) -> _Judge:
+    """A switch of which one value alone is good."""
 
+    def judge(_: Patient, value: str) -> _Judgement:
+        return ("good" if value == wanted else "warn"), wanted, ""
 
-def _turbo(_: Patient, value: str) -> _Judgement:
-    return ("good" if value == "off" else "warn"), "off", ""
+    return judge
 
 
 def _smt(patient: Patient, value: str) -> _Judgement:
@@ -59,14 +59,10 @@ def _aslr(_: Patient, value: str) -> _Judgement:
     return ("good", "0", "") if value == "0" else ("warn", "0", remark)
 
 
-def _zero(_: Patient, value: str) -> _Judgement:
-    return ("good" if value == "0" else "warn"), "0", ""
-
-
 def _numa_balancing(patient: Patient, value: str) -> _Judgement:
     if len(patient.topology.nodes) < 2:
         return "good", "0", "there is one node and nothing to balance"
-    return _zero(patient, value)
+    return _wants("0")(patient, value)
 
 
 def _realtime(_: Patient, value: str) -> _Judgement:
@@ -80,15 +76,15 @@ def _paranoid(patient: Patient, value: str) -> _Judgement:
     return ("good" if int(value) <= 1 else "warn"), "1", ""
 
 
-_JUDGES: dict[str, Callable[[Patient, str], _Judgement]] = {
-    "governor": _governor,
-    "turbo": _turbo,
+_JUDGES: dict[str, _Judge] = {
+    "governor": _wants("performance"),
+    "turbo": _wants("off"),
     "smt": _smt,
     "thp": _huge_pages,
     "thp_defrag": _huge_pages,
     "aslr": _aslr,
     "numa_balancing": _numa_balancing,
-    "nmi_watchdog": _zero,
+    "nmi_watchdog": _wants("0"),
     "sched_rt_runtime_us": _realtime,
     "perf_event_paranoid": _paranoid,
 }

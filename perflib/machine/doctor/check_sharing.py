@@ -10,12 +10,10 @@ from perflib.machine.activity.sharing import CoreShare, core_shares
 from perflib.machine.doctor.checkup import Check, Patient, State
 from perflib.model.errors import PerflibError
 
-__all__ = ["check_sharing", "judged"]
-
 _ALONE, _TAKEN, _STOLEN = 95.0, 5.0, 1.0  # percent
-_MOST_NAMED = 8
+_MAX_NAMED = 8
 _WHY = {
-    "told": "",
+    "calibrated": "",
     "no probes": "no probe for this processor: cannot tell whether a sibling works",
     "few probes": "too few probes: cannot tell whether a sibling works",
     "no second state": "always in one state: cannot tell whether it is alone",
@@ -25,7 +23,7 @@ _COST = (
     "Where the other thread of a physical core works, every loop takes longer, by as much as the "
     "figure for one that fills the execution ports (an upper bound for most code), and nothing "
     "else shows it. Samples between probes are compared where the core was alone; a core that "
-    "seldom is takes longer to measure."
+    "rarely is takes longer to measure."
 )
 
 
@@ -43,13 +41,13 @@ def check_sharing(patient: Patient, probe_s: float | None = None) -> Check:
 def judged(shares: Sequence[CoreShare], *, virtual: bool) -> Check:
     """What the shares of the cores say."""
     worst = sorted(shares, key=_lost, reverse=True)
-    named = sorted(worst[:_MOST_NAMED], key=lambda share: share.cpu)
+    named = sorted(worst[:_MAX_NAMED], key=lambda share: share.cpu)
     now = "; ".join(_words(share) for share in named) or "no core could be probed"
-    if len(worst) > _MOST_NAMED:
-        now += f"; {len(worst) - _MOST_NAMED} more give as much or more"
+    if len(worst) > _MAX_NAMED:
+        now += f"; {len(worst) - _MAX_NAMED} more give as much or more"
     bad = [share for share in shares if _spoils(share)]
     state: State = "warn" if bad else "good"
-    if not bad and not any(share.told == "told" for share in shares):
+    if not bad and not any(share.status == "calibrated" for share in shares):
         state = "unknown"
     return Check(
         "sharing", state, now, _COST, _command(bad, virtual=virtual),
@@ -59,12 +57,12 @@ def judged(shares: Sequence[CoreShare], *, virtual: bool) -> Check:
 
 def _words(share: CoreShare) -> str:
     parts = []
-    if share.told == "told":
+    if share.status == "calibrated":
         parts.append(f"alone {share.alone_percent:.0f} %")
         if math.isfinite(share.sibling_cost_percent):
             parts.append(f"a sibling costs {share.sibling_cost_percent:.0f} %")
     else:
-        parts.append(_WHY[share.told])
+        parts.append(_WHY[share.status])
     if share.taken_percent >= _STOLEN:
         parts.append(f"other tasks take {share.taken_percent:.0f} %")
     if share.stolen_percent >= _STOLEN:
@@ -73,7 +71,7 @@ def _words(share: CoreShare) -> str:
 
 
 def _lost(share: CoreShare) -> float:
-    """How much of the core is lost, in percent, to sort by; what cannot be told counts as none."""
+    """How much of the core is lost, in percent, to sort by; what is unknown counts as none."""
     factors = (share.taken_percent, share.stolen_percent, 100 - share.alone_percent)
     return 100 - 100 * math.prod(
         1 - (part if math.isfinite(part) else 0.0) / 100 for part in factors

@@ -9,8 +9,6 @@ from perflib.machine.cpulist import format_cpus
 from perflib.machine.doctor.checkup import Check, Patient
 from perflib.machine.files import integer
 
-__all__ = ["check_speed"]
-
 _CPU = "sys/devices/system/cpu"
 
 

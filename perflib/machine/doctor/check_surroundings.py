@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+
 from perflib.machine.activity import activity
 from perflib.machine.cpulist import format_cpus
 from perflib.machine.doctor.checkup import Check, Patient, State
 from perflib.machine.files import text
 from perflib.machine.hardware import hypervisor, pmu
 from perflib.machine.settings.knobs import KNOBS
-
-__all__ = ["check_surroundings"]
 
 CpuTimes = dict[int, activity.CpuTime]
 
@@ -132,7 +132,7 @@ def _quota(patient: Patient) -> Check:
         command = f"(on the host) {patient.container} update --cpu-quota=-1 CONTAINER"
     else:
         path = limits.quota_path or ""
-        command = f"echo {'max' if path.endswith('cpu.max') else -1} | sudo tee {path}"
+        command = f"echo {'max' if path.endswith('cpu.max') else -1} | sudo tee {shlex.quote(path)}"
     return Check("cpu_quota", "warn", now, cost, command)
 
 
@@ -174,9 +174,10 @@ def _clocksource(patient: Patient) -> Check:
         "clocksource",
         state,
         name or "not visible",
-        "With any but the processor's own counter (TSC) reading the clock takes a microsecond or "
-        "more instead of some 25 ns, and short samples measure the clock. The kernel leaves the "
-        "TSC when it caught it misbehaving: look for 'clocksource' in dmesg before going back.",
+        "With any but the processor's own counter (TSC, CNTVCT) reading the clock takes a "
+        "microsecond or more instead of some 25 ns, and short samples measure the clock. The "
+        "kernel leaves it when it caught it misbehaving: look for 'clocksource' in dmesg before "
+        "going back.",
         f"echo {better} | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"
         if state == "warn" and better
         else "",

@@ -1,23 +1,51 @@
-"""The doctor's check of programs that some notebooks use where they are installed."""
+"""The doctor's checks of optional programs, and of the folder where kernels are compiled."""
 
 from __future__ import annotations
 
 import ctypes.util
+import os
+import platform
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from perflib.kernels.private import check_owner, check_runnable
 from perflib.machine.doctor.checkup import Check
-
-__all__ = ["check_tools"]
+from perflib.model.errors import UserError
+from perflib.store.paths import cache_dir
 
 # program or library, Debian's package, what it is for
 _PROGRAMS = (
     ("perf", "linux-perf", "profiles (notebook 02)"),
     ("objdump", "binutils", "instructions of functions (02, 04, 05)"),
-    ("qemu-x86_64", "qemu-user", "simulated iTLB misses and 4K aliases (03, 05, 09, 10)"),
+    (
+        f"qemu-{platform.machine()}",
+        "qemu-user",
+        "simulated iTLB misses and 4K aliases (03, 05, 09, 10)",
+    ),
 )
 _LIBRARIES = (("pfm", "libpfm4", "names of hardware events (03)"),)
+_LEAST_FREE_BYTES = 64 << 20
+
+
+def check_cache(root: Path = Path("/")) -> Check:
+    """One check: whether kernels can be compiled into the cache and run from it."""
+    cost = "Kernels are compiled into it and run from it: without it nothing is measured."
+    if root != Path("/"):
+        return Check("kernel_cache", "unknown", "not this machine", cost, "")
+    folder = cache_dir().absolute()
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    problem = f"{there} has no space left"
+    try:
+        check_owner(folder)
+        check_runnable(there)
+        if not os.access(there, os.W_OK | os.X_OK):
+            problem = f"{there} cannot be written"
+        elif shutil.disk_usage(there).free >= _LEAST_FREE_BYTES:
+            return Check("kernel_cache", "good", str(folder), cost, "")
+    except (UserError, OSError) as error:
+        problem = str(error)
+    return Check("kernel_cache", "warn", problem, cost, "export PERFLIB_CACHE=FOLDER")
 
 
 def check_tools(

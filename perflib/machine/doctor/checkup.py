@@ -11,8 +11,6 @@ from perflib.machine.hardware.cpuid import Leaves
 from perflib.machine.hardware.topology import Topology, topology
 from perflib.machine.processes import may_count_kernel
 
-__all__ = ["Check", "Patient", "State", "examine"]
-
 State = Literal["good", "warn", "unknown"]
 
 
@@ -35,7 +33,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Patient:
-    """What every check may look at, read once.
+    """What every check may read, read once.
 
     ``privileged``: this process may count events whatever ``perf_event_paranoid`` says.
     """

@@ -14,7 +14,7 @@ from perflib.machine.doctor.check_settings import check_settings
 from perflib.machine.doctor.check_sharing import check_sharing
 from perflib.machine.doctor.check_speed import check_speed
 from perflib.machine.doctor.check_surroundings import check_surroundings
-from perflib.machine.doctor.check_tools import check_tools
+from perflib.machine.doctor.check_tools import check_cache, check_tools
 from perflib.machine.doctor.checkup import Check, State, examine
 from perflib.machine.doctor.permissions import check_permissions
 from perflib.machine.hardware.cpuid import Leaves, leaves_or_reason
@@ -55,5 +55,6 @@ def diagnose(
         *check_surroundings(patient, total, recent),
         check_permissions(patient),
         check_sharing(patient, probe_s),
+        check_cache(root),
         *check_tools(root),
     ]

@@ -10,8 +10,6 @@ from perflib.machine.hardware.features import FeatureState
 from perflib.machine.hardware.known_tlbs import tlbs_of
 from perflib.model.sentences import size
 
-__all__ = ["check_lines", "feature_lines", "machine_lines"]
-
 _MARKS = {"good": "ok     ", "warn": "WARNING", "unknown": "unknown"}
 
 
@@ -20,9 +18,9 @@ def machine_lines(machine: Mapping[str, Any]) -> Iterator[str]:
     places = machine["topology"]
     limits = machine["limits"]
     yield (
-        f"{machine['hostname']}: {machine['processor']}, {machine['microarchitecture']} "
-        f"({machine['product'] or 'product unknown'}; family {machine['family']}, model "
-        f"{machine['model']}, stepping {machine['stepping']}, microcode {machine['microcode']})"
+        f"{machine['hostname']}: {machine['processor'] or 'a processor'}, "
+        f"{machine['microarchitecture']} ({machine['product'] or 'product unknown'}; "
+        f"{_numbers(machine)})"
     )
     yield (
         f"{places['packages']} package(s), {places['dies']} die(s), {places['cores']} cores of "
@@ -57,12 +55,21 @@ def machine_lines(machine: Mapping[str, Any]) -> Iterator[str]:
             f"reach {reach} ({known.origin})"
         )
     if known.source:
-        yield f"CPUID reports no TLBs; {known.origin}: {known.source}"
+        begin = "" if machine["cpuid_missing"] else "CPUID reports no TLBs; "
+        yield f"{begin}{known.origin}: {known.source}"
     elif machine["cpuid_missing"]:
         yield f"TLBs unknown: {machine['cpuid_missing']}"
     open_ = [name for name, text in machine["mitigations"].items() if "Vulnerable" in text]
     active = [name for name, text in machine["mitigations"].items() if "Mitigation" in text]
     yield f"mitigations active: {', '.join(active) or 'none'}; open: {', '.join(open_) or 'none'}"
+
+
+def _numbers(machine: Mapping[str, Any]) -> str:
+    family, model, stepping = (machine[key] for key in ("family", "model", "stepping"))
+    if str(machine["vendor"]).startswith("ARM") and None not in (model, stepping):
+        revision = f"r{stepping >> 4}p{stepping & 0xF}"
+        return f"{machine['vendor']}, part {model:#05x}, {revision}"
+    return f"family {family}, model {model}, stepping {stepping}, microcode {machine['microcode']}"
 
 
 def feature_lines(states: Iterable[FeatureState]) -> Iterator[str]:

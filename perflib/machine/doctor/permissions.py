@@ -1,6 +1,7 @@
 """What the instruments must be allowed, and which option of a container grants it.
 
-The doctor's check of it, and the table of docs/containers.md, come from `PERMISSIONS`.
+The doctor's check of it, and the table of docs/containers.md, come from `PERMISSIONS`,
+which are data, in permissions.toml.
 """
 
 from __future__ import annotations
@@ -9,14 +10,13 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from perflib.machine.doctor import attempts
 from perflib.machine.doctor.checkup import Check, Patient
-
-__all__ = ["PERMISSIONS", "Permission", "attempt", "check_permissions", "judged"]
 
 _RUNS_IMAGES = ("docker", "podman")
 _APPTAINER = ("apptainer", "singularity")
@@ -37,105 +37,14 @@ class Permission:
     call: str
     used_for: str
     image: str
-    apptainer: str
-    elsewhere: str
+    apptainer: str = ""
+    elsewhere: str = ""
     roots: bool = False
 
 
-_PARANOID = "(on the host) sudo sysctl kernel.perf_event_paranoid="
-_UNCONFINED = "--security-opt seccomp=unconfined"
-
-PERMISSIONS = (
-    Permission(
-        "perf_events",
-        "perf_event_open(2), own process",
-        "counters, event_profile, threads with backend=perf",
-        "--cap-add PERFMON",
-        f"{_PARANOID}2",
-        "sudo sysctl kernel.perf_event_paranoid=2",
-    ),
-    Permission(
-        "perf_system",
-        "perf_event_open(2), kernel code and all processes",
-        "kernel functions in profiles; threads with backend=perf",
-        "--cap-add PERFMON",
-        f"{_PARANOID}-1",
-        "sudo sysctl kernel.perf_event_paranoid=-1",
-    ),
-    Permission(
-        "host_processes",
-        "/proc of the host's processes",
-        "the names of tasks that take a core's time; jobs that already run",
-        "--pid host",
-        "run it without --pid and --containall",
-        "",
-    ),
-    Permission(
-        "fifo_priority",
-        "sched_setscheduler(2), SCHED_FIFO",
-        "fifo_priority of every experiment",
-        "--cap-add SYS_NICE",
-        "(on the host) 'USER - rtprio 99' in /etc/security/limits.conf, then log in again",
-        "sudo prlimit --rtprio=99 --pid $$",
-    ),
-    Permission(
-        "numa_policy",
-        "set_mempolicy(2), mbind(2)",
-        "memory_node and memory_policy; numa",
-        "--cap-add SYS_NICE",
-        "",
-        "",
-    ),
-    Permission(
-        "page_nodes",
-        "move_pages(2)",
-        "numa: on which node pages lie",
-        _UNCONFINED,
-        "",
-        "",
-    ),
-    Permission(
-        "aslr_off",
-        "personality(2), ADDR_NO_RANDOMIZE",
-        "aslr=false; alias_environment",
-        _UNCONFINED,
-        "",
-        "",
-    ),
-    Permission(
-        "huge_pages",
-        "transparent huge pages (prctl(2), PR_SET_THP_DISABLE)",
-        "huge pages in code_segment and memory_levels",
-        "start it from a shell in which they are not disabled",
-        "start it from a shell in which they are not disabled",
-        "start it from a shell in which they are not disabled",
-    ),
-    Permission(
-        "trace",
-        "/proc/PID/syscall, as ptrace(2) is allowed",
-        "threads with backend=states; jobs that already run",
-        "--cap-add SYS_PTRACE",
-        "(on the host) sudo sysctl kernel.yama.ptrace_scope=1",
-        "sudo sysctl kernel.yama.ptrace_scope=1",
-    ),
-    Permission(
-        "control_groups",
-        "control groups that can be written",
-        "a quota in exercises (pl.cpu_quota)",
-        "--privileged",
-        "run it as root",
-        "remount the control groups for writing",
-        roots=True,
-    ),
-    Permission(
-        "settings",
-        "/proc/sys and /sys that can be written",
-        "settings=... (governor, huge pages, boost)",
-        "--privileged",
-        "run it as root, with --writable",
-        "remount /proc/sys for writing",
-        roots=True,
-    ),
+PERMISSIONS = tuple(
+    Permission(name, **row)
+    for name, row in tomllib.loads(Path(__file__).with_suffix(".toml").read_text()).items()
 )
 
 

@@ -10,8 +10,6 @@ from perflib.machine.cpulist import parse_cpus
 from perflib.machine.files import integer, number_of, text
 from perflib.model.sentences import size
 
-__all__ = ["Cache", "CacheKind", "caches", "sharing"]
-
 CacheKind = Literal["data", "instruction", "unified"]
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -56,11 +54,6 @@ def caches(root: Path = Path("/")) -> tuple[Cache, ...]:
                 found.append(cache)
                 seen.update((index.name, other) for other in cache.shared_cpus)
     return tuple(sorted(found, key=lambda cache: (cache.level, cache.kind, cache.shared_cpus)))
-
-
-def sharing(caches: tuple[Cache, ...], cpu: int) -> dict[str, tuple[int, ...]]:
-    """The caches that a CPU uses, each with the CPUs that share it: ``{"L3 32 MiB": (0, 1)}``."""
-    return {str(cache): cache.shared_cpus for cache in caches if cpu in cache.shared_cpus}
 
 
 def _cache(index: Path, cpu: int) -> Cache | None:

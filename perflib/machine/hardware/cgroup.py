@@ -14,8 +14,6 @@ from pathlib import Path, PurePosixPath
 from perflib.machine.cpulist import parse_cpus
 from perflib.machine.files import integer, mounts, text
 
-__all__ = ["Limits", "limits"]
-
 _NO_LIMIT_BYTES = 1 << 60  # version 1 says "no limit" by a number close to 2^63
 
 
@@ -72,33 +70,58 @@ def _groups(root: Path) -> dict[str, list[Path]]:
     """For each controller (``""``: version 2) the process's group and those above it."""
     mounted = list(_mounts(root))
     found: dict[str, list[Path]] = {}
-    for line in (text(root / "proc/self/cgroup") or "").splitlines():
+    for line in (text(root / "proc/self/cgroup") or "").split("\n"):
         number, _, rest = line.partition(":")
         controllers, _, group = rest.partition(":")
         for controller in [""] if number == "0" else controllers.split(","):
-            for options, mounted_group, mount_point in mounted:
-                if controller in options:
-                    found[controller] = _upwards(root, group, mounted_group, mount_point)
-                    break
+            seen = [
+                (_inside(root, PurePosixPath(group), top, base), base)
+                for options, top, base in mounted
+                if controller in options
+            ]
+            if seen:  # the mount that shows most of the groups above this process's
+                found[controller] = _upwards(*max(seen, key=_shown))
     return found
 
 
-def _mounts(root: Path) -> Iterator[tuple[set[str], str, str]]:
+def _mounts(root: Path) -> Iterator[tuple[set[str], PurePosixPath, Path]]:
     """Each mounted hierarchy: its controllers, the group that it shows as its top, and where."""
-    for mount, (kind, *_, options) in mounts(root):
+    at = {mount[4]: (mount[3], system) for mount, system in mounts(root)}  # a later one covers
+    for point, (top, (kind, *_, options)) in at.items():
         if kind in ("cgroup", "cgroup2"):
             controllers = set(options.split(",")) if kind == "cgroup" else {""}
-            yield controllers, mount[3], mount[4]
+            yield controllers, PurePosixPath(top), root / point.lstrip("/")
 
 
-def _upwards(root: Path, group: str, mounted_group: str, mount_point: str) -> list[Path]:
+def _inside(
+    root: Path, group: PurePosixPath, top: PurePosixPath, base: Path
+) -> tuple[str, ...] | None:
+    """The steps from a mount's top down to the process's group; ``None``: it is not below."""
+    if group.is_relative_to(top):
+        steps = group.relative_to(top).parts
+        return None if ".." in steps else steps
+    above = top.parts[1:]
+    if set(above) != {".."} or ".." in group.parts:
+        return None
+    # The top is that many groups above this process's namespace, whose names nobody says.
+    process = (text(root / "proc/self/stat") or "").partition(" ")[0]
+    for folder in base.glob("/".join("*" * len(above))):
+        own = folder.joinpath(*group.parts[1:])
+        if process in (text(own / "cgroup.procs") or "").split():
+            return own.relative_to(base).parts
+    return None
+
+
+def _shown(seen: tuple[tuple[str, ...] | None, Path]) -> tuple[bool, int]:
+    steps, base = seen
+    return steps is not None and base.joinpath(*steps).is_dir(), len(steps or ())
+
+
+def _upwards(steps: tuple[str, ...] | None, base: Path) -> list[Path]:
     """The process's group as seen through the mount, then each group above it."""
-    inside, top = PurePosixPath(group), PurePosixPath(mounted_group)
     # A group outside of what is mounted (a container without a cgroup namespace, ``/../..``)
     # is the mount's own top: the container sees nothing else.
-    visible = inside.is_relative_to(top) and ".." not in inside.parts
-    steps = inside.relative_to(top).parts if visible else ()
-    base = root / mount_point.lstrip("/")
+    steps = steps or ()
     return [base.joinpath(*steps[:depth]) for depth in range(len(steps), -1, -1)]
 
 

@@ -20,19 +20,6 @@ from perflib import kernels
 from perflib.machine.files import fields
 from perflib.model.errors import MeasurementError, PerflibError
 
-__all__ = [
-    "Leaves",
-    "Registers",
-    "Signature",
-    "ascii_of",
-    "last_subleaf",
-    "leaves",
-    "leaves_or_reason",
-    "read_leaves",
-    "signature",
-    "xcr0",
-]
-
 Registers = tuple[int, int, int, int]
 Leaves = Mapping[tuple[int, int], Registers]
 
@@ -47,9 +34,9 @@ _HYPERVISOR_BIT = 1 << 31  # leaf 1, ecx
 
 @dataclass(frozen=True)
 class Signature:
-    """Vendor, family, model and stepping; for an ARM core implementer, 0, part and revision.
+    """Vendor, family, model and stepping; ``None``: not known.
 
-    ``None``: not known.
+    Of an ARM core its MIDR: implementer, part, and revision (0x31: r3p1).
     """
 
     vendor: str
@@ -70,31 +57,31 @@ def leaves() -> Leaves:
     kernel = kernels.load("cpuid")
     registers = kernel.ffi.new("uint32_t[4]")
 
-    def ask(leaf: int, subleaf: int) -> Registers:
+    def query(leaf: int, subleaf: int) -> Registers:
         if kernel.lib.cpuid_leaf(leaf, subleaf, registers) < 0:
             msg = "this processor has no CPUID instruction (it is no x86)"
             raise MeasurementError(msg)
         return (registers[0], registers[1], registers[2], registers[3])
 
-    return read_leaves(ask)
+    return read_leaves(query)
 
 
-def read_leaves(ask: Callable[[int, int], Registers]) -> Leaves:
-    """Ask for each leaf that exists, no further than the processor says it goes."""
+def read_leaves(query: Callable[[int, int], Registers]) -> Leaves:
+    """Read each leaf that exists, no further than the processor says it goes."""
     found: dict[tuple[int, int], Registers] = {}
-    last_basic = ask(0x0, 0)[0]
-    last_extended = ask(0x80000000, 0)[0]
-    hypervisor = bool(ask(0x1, 0)[2] & _HYPERVISOR_BIT) if last_basic >= 1 else False
+    last_basic = query(0x0, 0)[0]
+    last_extended = query(0x80000000, 0)[0]
+    hypervisor = bool(query(0x1, 0)[2] & _HYPERVISOR_BIT) if last_basic >= 1 else False
     for leaf in _BASIC:
         if leaf <= last_basic:
-            found[leaf, 0] = ask(leaf, 0)
+            found[leaf, 0] = query(leaf, 0)
             for subleaf in range(1, last_subleaf(leaf, found[leaf, 0]) + 1):
-                found[leaf, subleaf] = ask(leaf, subleaf)
+                found[leaf, subleaf] = query(leaf, subleaf)
     for leaf in _HYPERVISOR if hypervisor else ():
-        found[leaf, 0] = ask(leaf, 0)
+        found[leaf, 0] = query(leaf, 0)
     for leaf in _EXTENDED:
         if leaf <= last_extended:
-            found[leaf, 0] = ask(leaf, 0)
+            found[leaf, 0] = query(leaf, 0)
     return found
 
 
@@ -134,7 +121,8 @@ def signature(root: Path = Path("/"), known: Leaves | None = None) -> Signature:
             vendor=f"ARM implementer {_number(cpuinfo['CPU implementer']) or 0:#04x}",
             family=_number(cpuinfo["CPU implementer"]),
             model=_number(cpuinfo.get("CPU part")),
-            stepping=_number(cpuinfo.get("CPU revision")),
+            stepping=16 * (_number(cpuinfo.get("CPU variant")) or 0)
+            + (_number(cpuinfo.get("CPU revision")) or 0),
         )
     return Signature(
         vendor=cpuinfo.get("vendor_id", "unknown vendor"),

@@ -26,8 +26,6 @@ from perflib.machine.hardware.cpuid import (
 )
 from perflib.model.errors import PerflibError
 
-__all__ = ["FEATURES", "Feature", "FeatureState", "State", "features", "of_this_machine"]
-
 State = Literal["enabled", "not enabled", "absent", "unknown"]
 
 _REGISTERS = ("eax", "ebx", "ecx", "edx")
@@ -77,7 +75,7 @@ class FeatureState:
 
     ``state``: "enabled" (the processor has it and nothing is in the way), "not enabled" (the
     processor has it, the system has not switched it on), "absent" (CPUID does not show it) or
-    "unknown". ``note``: why, or the numbers that CPUID gives beside the bit; may be empty.
+    "unknown". ``note``: why, or the numbers that CPUID gives with the bit; may be empty.
     """
 
     feature: Feature
@@ -150,14 +148,26 @@ def features(
 
 
 def of_this_machine() -> tuple[FeatureState, ...]:
-    """The features of the core that this call runs on; all unknown where it is no x86."""
+    """The features of the core that this call runs on."""
+    cpuinfo = fields(Path("/proc/cpuinfo"))
+    if words := cpuinfo.get("Features"):
+        return of_arm64(words)
     leaves, _ = leaves_or_reason()
-    flags = frozenset(fields(Path("/proc/cpuinfo")).get("flags", "").split())
+    flags = frozenset(cpuinfo.get("flags", "").split())
     try:
         enabled = xcr0()
     except (PerflibError, OSError):  # no compiler; then there are no leaves either
         enabled = None
     return features(leaves, enabled, flags)
+
+
+def of_arm64(words: str) -> tuple[FeatureState, ...]:
+    """What Linux lists of an arm64 core, by its names (documented as elf_hwcaps)."""
+    group, purpose = "as Linux names them", "documented with Linux: arm64, ELF hwcaps"
+    return tuple(
+        FeatureState(Feature(word, group, purpose, 0, 0, "", 0, 0, flag=word), "enabled")
+        for word in words.split()
+    )
 
 
 def _state(
@@ -178,8 +188,8 @@ def _state(
             return "unknown", "the processor has it; whether the system uses it was not read"
         if feature.flag not in flags:
             return "not enabled", f"Linux does not list {feature.flag!r} in /proc/cpuinfo"
-    tell = _DETAILS.get(feature.name)
-    return "enabled", tell(leaves) if tell else ""
+    details = _DETAILS.get(feature.name)
+    return "enabled", details(leaves) if details else ""
 
 
 def _by_saved_registers(
@@ -241,7 +251,7 @@ def _tsc_rate(leaves: Leaves) -> str:
     return f"{crystal_hz * numerator / denominator / 1e6:g} MHz"
 
 
-# The numbers that stand beside some features' bits.
+# The numbers that go with some features' bits.
 _DETAILS: Mapping[str, Callable[[Leaves], str]] = {
     "architectural counters": _intel_counters,
     "architectural LBR": _intel_branches,

@@ -1,4 +1,4 @@
-"""The mainboard's firmware and its memory modules, as SMBIOS tells them.
+"""The mainboard's firmware and its memory modules, as SMBIOS lists them.
 
 Two machines of one model may differ in nothing else: a BIOS of last year, a channel left empty.
 Serial numbers are not read.
@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perflib.machine.files import text
-
-__all__ = ["firmware"]
 
 _MEMORY_DEVICE = 17
 _TYPES = {0x18: "DDR3", 0x1A: "DDR4", 0x1E: "LPDDR4", 0x20: "HBM", 0x22: "DDR5", 0x23: "LPDDR5"}

@@ -9,8 +9,6 @@ from pathlib import Path
 from perflib.machine.files import fields, mounts, text
 from perflib.machine.hardware.cpuid import Leaves, ascii_of
 
-__all__ = ["container", "hypervisor", "reports_steal"]
-
 # CPUID leaf 4000_0000: what hypervisors sign with.
 _SIGNATURES = {
     "KVMKVMKVM": "KVM",
@@ -35,6 +33,7 @@ _VENDORS = {  # /sys/class/dmi/id, the beginning of "vendor product"
     "Google Google Compute Engine": "KVM",
     "OpenStack Foundation": "KVM",
 }
+_BOARD = "linux,dummy-virt"  # the board of arm64 guests without firmware, whoever runs them
 _KVM_STEAL_TIME = 1 << 5  # leaf 4000_0001, eax
 # In the names of a container's control groups, where it sees the host's.
 _IN_GROUPS = {
@@ -66,6 +65,8 @@ def hypervisor(root: Path = Path("/"), leaves: Leaves | None = None) -> str | No
     device_tree = text(root / "proc/device-tree/hypervisor/compatible")
     if device_tree:
         return "Xen" if "xen" in device_tree else device_tree.strip("\0")
+    if _BOARD in (text(root / "proc/device-tree/compatible") or "").split("\0"):
+        return f"unknown hypervisor ({_BOARD})"
     if "hypervisor" in fields(root / "proc/cpuinfo").get("flags", "").split():
         return "unknown hypervisor"
     return None
@@ -92,7 +93,7 @@ def container(root: Path = Path("/"), environment: Mapping[str, str] | None = No
     root
         Where /proc and the files that mark a container are found.
     environment
-        This process's variables, some of which tell; ``None``: its own, of this machine.
+        This process's variables, some of which show it; ``None``: its own, of this machine.
     """
     if environment is None:
         environment = os.environ if root == Path("/") else {}
@@ -117,10 +118,10 @@ def container(root: Path = Path("/"), environment: Mapping[str, str] | None = No
 
 
 def _of_the_first_process(root: Path) -> str | None:
-    """What the container's first process was told, as systemd, podman and LXC do it."""
+    """How the container's first process is marked, as systemd, podman and LXC do it."""
     entries = (text(root / "proc/1/environ") or "").split("\0")
-    told = (entry.partition("=")[2] for entry in entries if entry.startswith("container="))
-    return next(told, None)
+    marks = (entry.partition("=")[2] for entry in entries if entry.startswith("container="))
+    return next(marks, None)
 
 
 def _root_filesystem(root: Path) -> str | None:

@@ -14,13 +14,9 @@ from typing import Any
 
 from perflib.machine.hardware.cpuid import Leaves
 from perflib.machine.hardware.microarch import Microarchitecture
-from perflib.machine.hardware.tlb_descriptors import G1, K4, M2, M4
-from perflib.machine.hardware.tlbs import Tlb, decode_tlbs
-
-__all__ = ["KnownTlbs", "known_tlbs", "published_names", "published_tlbs", "tlbs_of"]
+from perflib.machine.hardware.tlbs import Tlb, decode_tlbs, listed
 
 _TABLE = Path(__file__).with_name("published_tlbs.toml")
-_PAGES = {"4K": K4, "2M": M2, "4M": M4, "1G": G1}
 
 
 @dataclass(frozen=True)
@@ -55,11 +51,7 @@ def published_tlbs(microarchitecture: str) -> KnownTlbs:
     row = tomllib.loads(_TABLE.read_text()).get(microarchitecture)
     if row is None:
         return KnownTlbs()
-    published = tuple(
-        Tlb(level, kind, tuple(_PAGES[page] for page in pages), entries, ways)
-        for level, kind, pages, entries, ways in row["tlbs"]
-    )
-    return KnownTlbs(published, f"published for {microarchitecture}", row["source"])
+    return KnownTlbs(listed(row["tlbs"]), f"published for {microarchitecture}", row["source"])
 
 
 def published_names() -> list[str]:

@@ -7,8 +7,6 @@ from pathlib import Path
 from perflib.machine.files import kib_of
 from perflib.machine.hardware import cgroup
 
-__all__ = ["free_bytes"]
-
 
 def free_bytes(root: Path = Path("/")) -> int | None:
     """The memory that this process may still take: the machine's, or a control group's limit.

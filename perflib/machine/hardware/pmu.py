@@ -12,8 +12,6 @@ from perflib import kernels
 from perflib.machine.files import integer
 from perflib.model.errors import PerflibError
 
-__all__ = ["Pmu", "pmu"]
-
 _HARDWARE, _CPU_CYCLES, _WITHOUT_KERNEL = 0, 0, 2
 
 

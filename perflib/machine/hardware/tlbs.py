@@ -12,14 +12,17 @@ virtual machine a miss walks two page tables, and an entry holds the smaller of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from perflib.machine.hardware.cpuid import Leaves, Registers, signature
-from perflib.machine.hardware.tlb_descriptors import DESCRIPTORS, G1, K4, M2, M4
 
-__all__ = ["Tlb", "TlbKind", "decode_tlbs", "reach_bytes", "serves"]
+K4, M2, M4, G1 = 1 << 12, 1 << 21, 1 << 22, 1 << 30
+_PAGES = {"4K": K4, "2M": M2, "4M": M4, "1G": G1}
 
 TlbKind = Literal["data", "load", "store", "instruction", "unified"]
 
@@ -117,8 +120,21 @@ def _intel_leaf_2(leaves: Leaves) -> Iterator[Tlb]:
         if register & 1 << 31:  # holds no descriptors
             continue
         for byte in register.to_bytes(4, "little"):
-            for level, kind, pages, entries, ways in DESCRIPTORS.get(byte, ()):
-                yield Tlb(level, kind, pages, entries, ways)
+            yield from _descriptors().get(byte, ())
+
+
+@functools.cache
+def _descriptors() -> dict[int, tuple[Tlb, ...]]:
+    table = tomllib.loads(Path(__file__).with_name("tlb_descriptors.toml").read_text())
+    return {int(byte, 16): listed(rows) for byte, rows in table.items()}
+
+
+def listed(rows: Iterable[Sequence[Any]]) -> tuple[Tlb, ...]:
+    """The TLBs of a table's rows: level, kind, pages (``4K``), entries, ways."""
+    return tuple(
+        Tlb(level, kind, tuple(_PAGES[page] for page in pages), entries, ways)
+        for level, kind, pages, entries, ways in rows
+    )
 
 
 def _amd(leaves: Leaves) -> Iterator[Tlb]:

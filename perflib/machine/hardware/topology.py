@@ -18,8 +18,6 @@ from perflib.machine.hardware import cgroup
 from perflib.machine.hardware.caches import Cache
 from perflib.model.errors import UserError
 
-__all__ = ["Cpu", "Node", "Topology", "topology"]
-
 _SYSTEM = "sys/devices/system"
 
 
@@ -43,7 +41,7 @@ class Cpu:
 
 
 @dataclass(frozen=True)
-class Node:
+class NumaNode:
     """One NUMA node; ``cpus`` is empty where it has memory only.
 
     ``distances`` are the firmware's relative latencies to each node (10: local), in the order of
@@ -61,7 +59,7 @@ class Topology:
     """Every CPU that is present, and every NUMA node."""
 
     cpus: tuple[Cpu, ...]
-    nodes: tuple[Node, ...]
+    nodes: tuple[NumaNode, ...]
 
     @cached_property
     def _by_number(self) -> dict[int, Cpu]:
@@ -212,10 +210,10 @@ def _allowed(root: Path, in_status: set[int], online: set[int], isolated: set[in
     return allowed
 
 
-def _nodes(root: Path) -> list[Node]:
+def _nodes(root: Path) -> list[NumaNode]:
     places = sorted((root / _SYSTEM / "node").glob("node[0-9]*"), key=number_of)
     return [
-        Node(
+        NumaNode(
             node=number_of(place),
             cpus=tuple(sorted(_cpus(text(f"{place}/cpulist")))),
             memory_bytes=kib_of(place / "meminfo", f"Node {number_of(place)} MemTotal"),

@@ -20,8 +20,6 @@ from pathlib import Path
 from perflib.machine.libraries.elf import Header, header
 from perflib.model.errors import UserError, choose
 
-__all__ = ["INSTALL", "SYSTEM", "Allocator", "allocators", "chosen", "refusal"]
-
 SYSTEM = "glibc"
 INSTALL: Mapping[str, str] = {
     "tcmalloc": "'apt-get install libtcmalloc-minimal4' (Debian), 'dnf install gperftools-libs' "
@@ -138,7 +136,7 @@ def allocators(
     root
         Where the system's folders begin; the linker's list counts for ``/`` alone.
     environment
-        Whose LD_LIBRARY_PATH and CONDA_PREFIX are looked into; this process's by default.
+        Whose LD_LIBRARY_PATH and CONDA_PREFIX are searched; this process's by default.
     """
     variables = os.environ if environment is None else environment
     found: dict[str, str] = {}
@@ -158,7 +156,7 @@ def chosen(wanted: Sequence[str]) -> tuple[list[Allocator], list[str]]:
 
     Returns
     -------
-    The allocators, and a sentence for each known one that is asked for and not here.
+    The allocators, and a sentence for each known one that is requested and not here.
 
     Raises
     ------

@@ -19,8 +19,6 @@ from pathlib import Path
 
 from perflib.model.errors import UserError, choose
 
-__all__ = ["INSTALL", "ONE_THREAD", "Blas", "blas_libraries", "candidates", "chosen", "probe"]
-
 # What makes each library use one thread, before it is loaded.
 ONE_THREAD: Mapping[str, str] = {
     "OPENBLAS_NUM_THREADS": "1",
@@ -35,7 +33,7 @@ INSTALL = (
 _FILES = re.compile(
     r"lib(scipy_|\w*_)?(openblas|blis|mkl_rt|atlas|satlas|tatlas|cblas|blas|flexiblas)[\w.-]*\.so"
 )
-_FOLDERS = ("openblas*", "blis*", "blas*", "atlas*", "mkl*")  # Debian's, beside the linker's own
+_FOLDERS = ("openblas*", "blis*", "blas*", "atlas*", "mkl*")  # Debian's, besides the linker's own
 _SYSTEM = ("usr/lib", "usr/lib64", "usr/local/lib", "usr/lib/*-linux-gnu")
 _WRAPPERS = re.compile(r"lib(c?blas|lapack)[\w.-]*\.so")
 _PROBE_S = 30.0
@@ -82,9 +80,9 @@ def candidates(
     root
         Where the system's folders begin.
     environment
-        Whose LD_LIBRARY_PATH, MKLROOT and CONDA_PREFIX are looked into; this process's by default.
+        Whose LD_LIBRARY_PATH, MKLROOT and CONDA_PREFIX are searched; this process's by default.
     python
-        The Python installation whose packages are looked into; this one by default.
+        The Python installation whose packages are searched; this one by default.
     """
     variables = os.environ if environment is None else environment
     prefix = Path(sys.prefix) if python is None else python
@@ -109,9 +107,9 @@ def candidates(
 
 
 def _is_a_wrapper(path: Path, all_: Sequence[Path]) -> bool:
-    """Is it an interface of the one beside it, as Debian's openblas-pthread/libblas.so.3 is?"""
-    beside = [other for other in all_ if other.parent == path.parent and other != path]
-    own = [other for other in beside if re.match(r"lib(openblas|blis|\w*atlas)", other.name)]
+    """Is it an interface of the one next to it, as Debian's openblas-pthread/libblas.so.3 is?"""
+    siblings = [other for other in all_ if other.parent == path.parent and other != path]
+    own = [other for other in siblings if re.match(r"lib(openblas|blis|\w*atlas)", other.name)]
     return bool(own) and _WRAPPERS.match(path.name) is not None
 
 
@@ -125,8 +123,8 @@ def probe(
     paths
         The files.
     environment
-        Variables of those processes beside the inherited ones; ``OPENBLAS_CORETYPE`` for example
-        makes OpenBLAS choose its code for another core.
+        Variables of those processes in addition to the inherited ones; ``OPENBLAS_CORETYPE`` for
+        example makes OpenBLAS choose its code for another core.
 
     Returns
     -------
@@ -136,7 +134,7 @@ def probe(
     variables = {**os.environ, **ONE_THREAD, **(environment or {})}
     started = {
         str(path): subprocess.Popen(
-            [sys.executable, "-m", "perflib.machine.libraries.blas_probe", str(path)],
+            [sys.executable, "-P", "-m", "perflib.machine.libraries.blas_probe", str(path)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -169,7 +167,7 @@ def probe(
 
 
 def _name(path: str, kind: str) -> str:
-    """The kind, with the package that brought it or the folder that tells variants apart."""
+    """The kind, with the package that brought it or the folder that distinguishes variants."""
     folder = Path(path).parent.name
     if folder.endswith(".libs"):
         return f"{kind}-{folder.removesuffix('.libs')}"

@@ -10,8 +10,6 @@ import json
 import sys
 from typing import Any
 
-__all__ = ["describe"]
-
 _PREFIXES = ("", "scipy_", "cblas_")
 _SUFFIXES = ("", "64_", "_64", "64")
 # A function that only this kind has, and the one that says how many threads to use.

@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from perflib.model.regular import open_to_read
+from perflib.store.regular import open_to_read
 
 if TYPE_CHECKING:
     import numpy as np
     from elftools.elf.elffile import ELFFile
     from elftools.elf.sections import Section
     from numpy.typing import NDArray
-
-__all__ = ["Elf", "Header", "Segment", "SymbolTable", "header", "read_elf"]
 
 _MAGIC = b"\x7fELF"
 _READ_WHOLE = _MAGIC + b"\x02\x01"  # 64 bits, little-endian

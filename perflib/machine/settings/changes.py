@@ -24,9 +24,7 @@ from typing import Any, Self
 from perflib.machine.settings import guard
 from perflib.machine.settings.knobs import knob
 from perflib.model.errors import MeasurementError, UserError
-from perflib.model.paths import data_dir
-
-__all__ = ["SystemSettings", "restore_leftovers", "settings"]
+from perflib.store.paths import data_dir
 
 
 class SystemSettings:
@@ -206,7 +204,7 @@ class SystemSettings:
 def settings(requested: Mapping[str, str], root: Path = Path("/")) -> SystemSettings:
     """Change settings of the machine for a while: ``with settings({"thp": "always"}):``.
 
-    ``root`` is where ``sys`` and ``proc`` are looked for.
+    ``root`` is where ``sys`` and ``proc`` are.
     """
     return SystemSettings(requested, root)
 

@@ -22,12 +22,10 @@ import sys
 import time
 from typing import Any, NamedTuple
 
-__all__ = ["Outcome", "put_back", "read_journal", "read_setting", "write_setting"]
-
 _IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT, signal.SIGPIPE)
 
 
-class Outcome(NamedTuple):
+class Restored(NamedTuple):
     """What putting back came to, in sentences: what was done, and what was not and why."""
 
     done: list[str]
@@ -59,12 +57,12 @@ def read_journal(file: int) -> tuple[dict[str, Any], list[dict[str, str]]]:
     for line in raw[: raw.rfind(b"\n") + 1].splitlines():
         try:
             lines.append(json.loads(line))
-        except ValueError:  # blocks that never reached the disk: nothing after them was done
-            break
+        except (ValueError, RecursionError):  # blocks that never reached the disk
+            break  # nothing after them was done
     return (lines[0], lines[1:]) if lines else ({}, [])
 
 
-def put_back(file: int, journal: str) -> Outcome:
+def put_back(file: int, journal: str) -> Restored:
     """Undo the changes of a journal that this process holds the lock of, and remove it.
 
     A setting that is neither what it was nor what we made it was changed by somebody else since,
@@ -103,11 +101,11 @@ def put_back(file: int, journal: str) -> Outcome:
             os.unlink(journal)  # noqa: PTH108
         except OSError:  # its disk is gone or read-only: there is nothing left to put back
             os.ftruncate(file, 0)
-    return Outcome(done, problems)
+    return Restored(done, problems)
 
 
 def _say(line: str) -> bool:
-    """Tell the process, if it is still there."""
+    """Notify the process, if it is still there."""
     try:
         os.write(1, f"{line}\n".encode())
     except BrokenPipeError:

@@ -12,16 +12,13 @@ lock: the truth with which a profile of it is compared.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
-from dataclasses import dataclass, fields
-from typing import Any, Self, TypeVar
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from perflib import kernels
 from perflib.model.errors import MeasurementError, UserError, choose
-
-__all__ = ["LOCK_KINDS", "POINTS", "SIZES", "VERSIONS", "Account", "LockAccount", "ThreadAccount",
-           "argv"]  # fmt: skip
 
 POINTS: dict[str, tuple[str, ...]] = {
     "formula": ("formula_lock",),
@@ -39,8 +36,6 @@ VERSIONS: dict[str, tuple[str, ...]] = {
     "Final": ("output",),
 }
 """The versions of the job, as Jones 2015 names them, and the points that are left in each."""
-
-_R = TypeVar("_R")
 
 LOCK_KINDS = ("mutex", "adaptive", "recursive", "robust")
 
@@ -67,7 +62,7 @@ def argv(
         How many threads take events.
     events, first, seed
         Events ``first`` to ``first + events - 1`` of a seed (None: as many as the job does when it
-        is not told, some half a second's with two threads).
+        is not reported, some half a second's with two threads).
     points
         Where events wait for each other, of `POINTS`. What the others do is done without a lock.
     spin
@@ -106,8 +101,11 @@ def argv(
     return words_
 
 
-@dataclass(frozen=True)
-class LockAccount:
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True)
+
+
+class LockAccount(_Record):
     """One lock, over all threads, as the job itself counted.
 
     ``waits`` is how often a thread had to wait, ``waiting_ns`` how long in all: from the try that
@@ -127,8 +125,7 @@ class LockAccount:
     spinning_ns: int
 
 
-@dataclass(frozen=True)
-class ThreadAccount:
+class ThreadAccount(_Record):
     """One thread: the events it took, its CPU time among them, and how long it waited in all."""
 
     tid: int
@@ -138,8 +135,7 @@ class ThreadAccount:
     waiting_ns: int
 
 
-@dataclass(frozen=True)
-class Account:
+class Account(_Record):
     """The job's account of itself.
 
     Times are of CLOCK_MONOTONIC; the event loop lasts from ``begin_ns``, its first event's begin,
@@ -170,20 +166,12 @@ class Account:
             msg = f"the event loop printed no account: it did not come to its end ({line[:80]!r})"
             raise MeasurementError(msg)
         try:
-            found = json.loads(line)
-        except json.JSONDecodeError as error:
-            msg = f"the event loop's account is not whole: {error}"
+            return cls.model_validate_json(line)
+        except ValidationError as error:
+            wrong = error.errors(include_url=False)[0]
+            place = ".".join(map(str, ("account", *wrong["loc"])))
+            msg = f"the event loop's account is not whole: {place}: {wrong['msg']}"
             raise MeasurementError(msg) from None
-        values = _checked(cls, found, "account")
-        values["locks"] = tuple(_record(LockAccount, one, "lock") for one in values["locks"])
-        values["per_thread"] = tuple(
-            _record(ThreadAccount, one, "thread") for one in values["per_thread"]
-        )
-        if not all(isinstance(point, str) for point in values["points"]):
-            msg = "the event loop's account is not whole: account: points are no names"
-            raise MeasurementError(msg)
-        values["points"] = tuple(values["points"])
-        return cls(**values)
 
     @property
     def duration_s(self) -> float:
@@ -194,20 +182,3 @@ class Account:
         """Seconds that threads waited for each lock, the longest first."""
         waited = sorted(self.locks, key=lambda lock: lock.waiting_ns, reverse=True)
         return {lock.name: 1e-9 * lock.waiting_ns for lock in waited}
-
-
-def _checked(record: type, found: Any, what: str) -> dict[str, Any]:
-    """The values of a record's fields, each of the type that the field has."""
-    values = {}
-    for field in fields(record):
-        value = found.get(field.name) if isinstance(found, dict) else None
-        wanted: type = {"int": int, "str": str}.get(str(field.type), list)
-        if not isinstance(value, wanted) or isinstance(value, bool):
-            msg = f"the event loop's account is not whole: {what}: no {field.name!r}"
-            raise MeasurementError(msg)
-        values[field.name] = value
-    return values
-
-
-def _record(record: type[_R], found: Any, what: str) -> _R:
-    return record(**_checked(record, found, what))

@@ -12,10 +12,9 @@ the physics and usage of PYTHIA 8.3", doi:10.21468/SciPostPhysCodeb.8.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import importlib
-import math
+import statistics
 import struct
 import sys
 import time
@@ -23,10 +22,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import click
+
 from perflib.model.errors import MeasurementError, PerflibError
 from perflib.model.extras import installed
-
-__all__ = ["EventSummary", "Generators", "main"]
 
 _SIGNAL = ("Top:gg2ttbar = on", "Top:qqbar2ttbar = on")
 # All inelastic collisions would need 5 s to initialise diffraction, against 0.4 s.
@@ -109,49 +108,28 @@ def _generator(pythia8: Any, settings: Sequence[str]) -> Any:
     raise MeasurementError(msg)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the job from the command line; returns the exit status."""
-    options = _options().parse_args(arguments)
+_Command = Callable[..., None]
+
+
+def _option(
+    name: str, low: int, high: int, default: int, words: str
+) -> Callable[[_Command], _Command]:
+    between = click.IntRange(low, high)
+    return click.option(name, type=between, default=default, show_default=True, help=words)
+
+
+@click.command(help=(__doc__ or "").partition("\n")[0])
+@_option("--events", 1, 1_000_000, 10, "How many events.")
+@_option("--first", 0, 1_000_000_000, 0, "Number of the first event.")
+@_option("--seed", 0, 2**63 - 1, 1, "With an event's number, fixes the event.")
+@_option("--pileup", 0, 1000, 30, "Minimum-bias collisions in each event, some 2 ms each.")
+def main(events: int, first: int, seed: int, pileup: int) -> None:
+    """Run the job from the command line."""
     try:
-        _run(options.first, options.events, Generators(options.seed, options.pileup))
+        _run(first, events, Generators(seed, pileup))
     except PerflibError as error:
         print(f"perflib.measure.jobs.pythia: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
-
-
-def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m perflib.measure.jobs.pythia", description=(__doc__ or "").partition("\n")[0]
-    )
-    for name, low, high, default, text in (
-        ("events", 1, 1_000_000, 10, "how many events"),
-        ("first", 0, 1_000_000_000, 0, "number of the first event"),
-        ("seed", 0, 2**63 - 1, 1, "with an event's number, fixes the event"),
-        ("pileup", 0, 1000, 30, "minimum-bias collisions in each event, some 2 ms each"),
-    ):
-        parser.add_argument(
-            f"--{name}",
-            type=_between(low, high),
-            default=default,
-            metavar="N",
-            help=f"{text} ({low} to {high}, default {default})",
-        )
-    return parser
-
-
-def _between(low: int, high: int) -> Callable[[str], int]:
-    def convert(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            number = low - 1
-        if not low <= number <= high:
-            msg = f"{text!r} is no whole number from {low} to {high}"
-            raise argparse.ArgumentTypeError(msg)
-        return number
-
-    return convert
+        sys.exit(error.exit_code)
 
 
 def _run(first: int, events: int, generators: Generators) -> None:
@@ -178,9 +156,8 @@ def _progress(event: int, done: int) -> str:
 def _average(times_s: Sequence[float]) -> tuple[float, float]:
     """The mean and its standard error, as G4SimTimer has them."""
     count = len(times_s)
-    mean = sum(times_s) / count
-    squares = sum((time_s - mean) ** 2 for time_s in times_s)
-    return mean, math.sqrt(squares / (count * max(count - 1, 1)))
+    spread = statistics.stdev(times_s) if count > 1 else 0.0
+    return statistics.fmean(times_s), spread / count**0.5
 
 
 def _log(source: str, text: str) -> None:
@@ -188,4 +165,4 @@ def _log(source: str, text: str) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main(prog_name="python -m perflib.measure.jobs.pythia")

@@ -1,1 +1,1 @@
-"""Which pages memory and code lie on."""
+"""Which pages memory and code are on."""

@@ -1,7 +1,7 @@
-"""On which NUMA node do a process's pages lie? Asked of the kernel page by page, by move_pages(2).
+"""On which NUMA node are a process's pages? The kernel says it page by page, by move_pages(2).
 
 First touch puts a page on the node of the core that touches it, if that node has room and the
-process's memory policy and control group allow it; if not, on another node, and nobody is told.
+process's memory policy and control group allow it; if not, on another node, without any message.
 /proc/PID/numa_maps counts whole mappings, and the kernel joins neighbouring ones: two arrays that
 were touched from two nodes can be one line of it. So pages are requested one by one.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import mmap
 import os
 import platform
 from collections import Counter
@@ -18,15 +19,13 @@ import numpy as np
 
 from perflib.model.errors import MeasurementError
 
-__all__ = ["misplaced", "pages_by_node"]
-
-_PAGE_BYTES = 4096
-_MOST_PAGES = 4096  # that are requested: a millisecond
+_PAGE_BYTES = mmap.PAGESIZE
+_MAX_PAGES = 4096  # that are requested: a millisecond
 _NUMBERS = {"x86_64": 279, "aarch64": 239}  # of the system call
 
 
 def pages_by_node(pid: int, begin: int, end: int) -> dict[int, int]:
-    """How many of a range's pages lie on each node, of 4096 that are evenly spaced at most.
+    """How many of a range's pages are on each node, of 4096 that are evenly spaced at most.
 
     A key below zero is an errno: ``-errno.ENOENT`` counts pages that are not in memory.
 
@@ -39,7 +38,7 @@ def pages_by_node(pid: int, begin: int, end: int) -> dict[int, int]:
         msg = f"no range of addresses: from {begin:#x} up to {end:#x}"
         raise ValueError(msg)
     pages = -(-(end - begin) // _PAGE_BYTES)
-    chosen = np.unique(np.linspace(0, pages - 1, min(pages, _MOST_PAGES)).astype(np.uint64))
+    chosen = np.unique(np.linspace(0, pages - 1, min(pages, _MAX_PAGES)).astype(np.uint64))
     wanted = np.uint64(begin) + chosen * np.uint64(_PAGE_BYTES)
     status = np.zeros(len(wanted), dtype=np.int32)
     error = _move_pages(pid, wanted, status)
@@ -56,7 +55,7 @@ def pages_by_node(pid: int, begin: int, end: int) -> dict[int, int]:
 
 
 def _move_pages(pid: int, pages: np.ndarray, status: np.ndarray) -> int:
-    """Ask, without moving anything: 0, or errno."""
+    """Query without moving anything: 0, or errno."""
     number = _NUMBERS.get(platform.machine())
     if number is None:
         return errno.ENOSYS
@@ -74,7 +73,7 @@ def _move_pages(pid: int, pages: np.ndarray, status: np.ndarray) -> int:
 
 
 def misplaced(found: dict[int, int], node: int) -> str:
-    """Say that pages do not all lie on the node that they should; empty: they do.
+    """Say that pages are not all on the node that they should be on; empty: they are.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Which pages lie under a range of addresses: what the kernel says in /proc/PID/smaps.
+"""Which pages are under a range of addresses: what the kernel says in /proc/PID/smaps.
 
 Asking for huge pages is no promise: the kernel gives small ones where it has none, and some file
-systems give huge ones unasked. What a range lies on is read here, before and after a sample.
+systems give huge ones unasked. What a range is on is read here, before and after a sample.
 
 The counts of smaps (Documentation/filesystems/proc.rst of the kernel) belong to whole mappings,
 not to a part of one, and know huge pages of 2 MiB only where one entry of the page table maps
@@ -15,16 +15,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from perflib.measure.pages.text_backings import GIGANTIC_PAGE_BYTES, GIGANTIC_PAGES, page_words
+from perflib.measure.pages.kinds import (
+    GIGANTIC_PAGE_BYTES,
+    GIGANTIC_PAGES,
+    SMALL_PAGE_BYTES,
+    page_words,
+)
 from perflib.model.errors import MeasurementError, UserError, choose
-
-__all__ = ["TextPages", "backing_of", "read", "violated"]
 
 # Each mapping begins with its addresses in lower case; all other lines begin with a capital.
 _HEADER = re.compile(r"\n([0-9a-f]+)-([0-9a-f]+) (.*)")
 _PATH_WORD = 3  # access, offset, device and inode stand before the path
 _LAST_FIELD = "\nVmFlags:"
-_SMALL_PAGE_BYTES = 4096
 
 _TRANSPARENT = ("AnonHugePages",)
 _RESERVED = ("Shared_Hugetlb", "Private_Hugetlb")
@@ -43,7 +45,7 @@ _WHOLLY = {
 
 @dataclass(frozen=True)
 class TextPages:
-    """What a range of addresses lies on; all sizes in bytes.
+    """The pages of a range of addresses; all sizes in bytes.
 
     Parameters
     ----------
@@ -84,7 +86,7 @@ def read(pid: int, root: Path = Path("/")) -> str:
     Raises
     ------
     MeasurementError
-        The process has ended, or this user may not look into it.
+        The process has ended, or this user may not read it.
     """
     path = root / f"proc/{pid}/smaps"
     try:
@@ -105,9 +107,9 @@ def read(pid: int, root: Path = Path("/")) -> str:
 
 
 def backing_of(smaps: str, begin: int, end: int) -> TextPages:
-    r"""What the addresses from ``begin`` up to ``end`` lie on.
+    r"""The pages of the addresses from ``begin`` up to ``end``.
 
-    Only the mappings that overlap the range are looked at more closely: this is done twice for
+    Only the mappings that overlap the range are read in full: this is done twice for
     every sample.
 
     Raises
@@ -166,7 +168,7 @@ def backing_of(smaps: str, begin: int, end: int) -> TextPages:
 
 
 def _counts(smaps: str, header: re.Match[str]) -> dict[str, int]:
-    """The sizes that are said of one mapping, in bytes."""
+    """The sizes that are listed of one mapping, in bytes."""
     following = _HEADER.search(smaps, header.end())
     part = smaps[header.end() : following.start() if following else len(smaps)]
     if _LAST_FIELD not in part:
@@ -182,7 +184,7 @@ def _counts(smaps: str, header: re.Match[str]) -> dict[str, int]:
 
 
 def violated(requested: str, found: TextPages) -> str:
-    """Say that a range does not lie on the pages that were requested; empty: it does.
+    """Say that a range is not on the pages that were requested; empty: it is.
 
     Parameters
     ----------
@@ -192,7 +194,7 @@ def violated(requested: str, found: TextPages) -> str:
         reserved pool; ``hugectl``: those of 2 MiB, or a file on huge pages; ``loaded``: anything.
         All but ``loaded`` want the whole range to be mapped.
     found
-        What the range lies on.
+        The pages of the range.
 
     Raises
     ------
@@ -208,7 +210,7 @@ def violated(requested: str, found: TextPages) -> str:
         gap = found.range_bytes - found.mapped_bytes
         return f"{start}, but {_kib(gap)} of the {_kib(found.range_bytes)} are not mapped"
     if requested == "4k":
-        small = not found.huge_bytes and found.kernel_page_bytes <= _SMALL_PAGE_BYTES
+        small = not found.huge_bytes and found.kernel_page_bytes <= SMALL_PAGE_BYTES
         return "" if small else f"{start}, found {_description(found)}{_unasked(found)}"
     wholly = sum(found.by_kind.get(kind, 0) for kind in _WHOLLY[requested]) >= found.size_bytes
     gigantic = found.kernel_page_bytes >= GIGANTIC_PAGE_BYTES
@@ -220,7 +222,7 @@ def violated(requested: str, found: TextPages) -> str:
 
 
 def _description(found: TextPages) -> str:
-    if not found.huge_bytes and found.kernel_page_bytes > _SMALL_PAGE_BYTES:
+    if not found.huge_bytes and found.kernel_page_bytes > SMALL_PAGE_BYTES:
         return f"a mapping of huge pages that are not there yet (of {_kib(found.size_bytes)})"
     kinds = ", ".join(f"{kind} {_kib(count)}" for kind, count in found.by_kind.items())
     return f"{kinds or 'no huge page'} of {_kib(found.size_bytes)}"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from perflib.course.fix import fix
 
-__all__ = ["edited"]
-
 
 def edited(name: str, *changes: tuple[str, str], solution: str = "") -> str:
     problem = fix(name)

@@ -9,20 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from perflib.cli import main
 from perflib.course.fix import fix, fixes
 from perflib.course.fix.problems import NAMES, get
 from perflib.kernels import source
-from perflib.model import paths
 from perflib.model.errors import UserError
-
-
-def command(*words: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(["course", "fix", *words])
-    assert isinstance(end.value.code, int)
-    return end.value.code
-
+from perflib.store import paths
+from tests.cli.calling import call
 
 # --- a notebook -----------------------------------------------------------------------------------
 
@@ -107,10 +99,10 @@ def test_nothing_heavy_is_imported_before_it_is_used() -> None:
 
 
 def test_problems_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command("list") == 0
+    assert call("course", "fix", "list") == 0
     out = capsys.readouterr().out
     assert all(name in out for name in NAMES)
-    assert command("list", "--json") == 0
+    assert call("course", "fix", "list", "--json") == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["name"] for row in rows] == list(NAMES)
 
@@ -119,26 +111,31 @@ def test_code_is_copied_validated_and_timed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert command("copy", "aliased_buffers") == 0
+    assert call("course", "fix", "copy", "aliased_buffers") == 0
     assert capsys.readouterr().out == "aliased_buffers.c\n"
-    assert command("copy", "aliased_buffers") == 2
+    assert call("course", "fix", "copy", "aliased_buffers") == 2
     assert "is there already" in capsys.readouterr().err
-    assert command("validate", "aliased_buffers", "--inputs", "5") == 0
+    assert call("course", "fix", "validate", "aliased_buffers", "--inputs", "5") == 0
     assert "unchanged on 13 inputs" in capsys.readouterr().out
-    assert command("bench", "aliased_buffers", "--budget-s", "0.1", "--json") == 0
+    assert call("course", "fix", "bench", "aliased_buffers", "--budget-s", "0.1", "--json") == 0
     record = json.loads(capsys.readouterr().out)
     assert record["problem"] == "aliased_buffers"
     assert len(record["saved_percent"]) == 3
     path = tmp_path / "aliased_buffers.c"
     path.write_text(path.read_text().replace("rank[at] = step", "rank[at] = 0"))
-    assert command("validate", "aliased_buffers", str(path)) == 1
+    assert call("course", "fix", "validate", "aliased_buffers", str(path)) == 1
     assert "rank[0] is 0, not 1" in capsys.readouterr().err
-    assert command("bench", "aliased_buffers") == 2
+    assert call("course", "fix", "bench", "aliased_buffers") == 2
     assert "not timed" in capsys.readouterr().err
 
 
 def test_a_solution_is_timed_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command("bench", "aliased_buffers", "--solution", "order", "--budget-s", "0.1") == 0
+    assert (
+        call(
+            "course", "fix", "bench", "aliased_buffers", "--solution", "order", "--budget-s", "0.1"
+        )
+        == 0
+    )
     assert capsys.readouterr().out.startswith("aliased_buffers: ")
 
 
@@ -159,7 +156,7 @@ def test_mistakes_are_sentences(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    assert command(*words) == 2
+    assert call("course", "fix", *words) == 2
     err = capsys.readouterr().err
     assert said in err
     assert "Traceback" not in err

@@ -11,9 +11,10 @@ import pytest
 from perflib.course.fix import fix
 from perflib.course.fix.problems import NAMES, get
 from perflib.course.fix.validation import Validated, cases
-from perflib.machine.processes import is_gone
 from perflib.model.errors import UserError
 from tests.course.fix.edits import edited
+from tests.processes import is_gone
+from tests.slow import mostly_slow
 
 INPUTS = 25
 WAYS = [(name, way) for name in NAMES for way in ("", "mended", *get(name).others)]
@@ -30,7 +31,7 @@ def validated(name: str, code: str, **more: float) -> Validated:
     return fix(name).validate(code, inputs=INPUTS, **more)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("name", "way"), WAYS)
+@pytest.mark.parametrize(("name", "way"), mostly_slow(WAYS, 3))
 def test_every_original_and_every_solution_is_right(name: str, way: str) -> None:
     problem = fix(name)
     found = validated(name, problem.solution(way) if way else problem.code)
@@ -170,7 +171,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("what", mostly_slow(list(WRONG), 3))
 def test_a_wrong_answer_is_refused_with_the_first_input_that_fails(what: str) -> None:
     name, changes, said = WRONG[what]
     solution = "mended" if name == "large_switch" else ""
@@ -272,11 +273,7 @@ def test_what_code_forks_is_gone_afterwards(tmp_path: Path) -> None:
         "#include <stdio.h>\n#include <unistd.h>",
     )
     assert validated("aliased_buffers", forks)
-    pid = int(note.read_text())
-    limit = time.monotonic() + 30
-    while not is_gone(pid) and time.monotonic() < limit:
-        time.sleep(0.01)
-    assert is_gone(pid)
+    assert is_gone(int(note.read_text()))
 
 
 def test_a_fork_that_goes_on_as_the_code_does_no_harm() -> None:

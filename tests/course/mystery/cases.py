@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import functools
-import os
-import time
-from collections.abc import Callable
 
 import pytest
 
 from perflib.course.mystery import Mystery, mystery
 from perflib.course.mystery.causes import Level
 from perflib.course.mystery.draw import Trouble, draw, impossible, this_machine
-from perflib.machine.processes import is_gone
-
-__all__ = ["LIMIT_S", "gone", "opened", "seed_of", "soon", "trouble_of"]
-
-LIMIT_S = 60.0  # that something may take on a machine that is busy
 
 
 @functools.cache
@@ -38,18 +30,3 @@ def opened(cause: str, level: Level = "medium") -> Mystery:
     made = mystery(seed_of(cause, level), level)
     assert isinstance(made, Mystery)
     return made
-
-
-def soon(true: Callable[[], bool]) -> bool:
-    """Whether something comes true before long."""
-    limit = time.monotonic() + LIMIT_S
-    while not true():
-        if time.monotonic() > limit:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended, or ends soon."""
-    return soon(lambda: is_gone(pid)) and pid != os.getpid()

@@ -48,13 +48,13 @@ def test_right(truth: Truth, place: str | int, interval: tuple[float, float]) ->
     verdict = answer(truth, truth.cause, place, *interval)
     assert verdict.right
     assert verdict.points == 100
-    assert verdict.explanation == CAUSES[truth.cause].tells
+    assert verdict.explanation == CAUSES[truth.cause].shown_by
 
 
 def test_wrong_cause_says_how_that_one_would_have_shown() -> None:
     verdict = answer(THIEF, "quota", "", 11, 13)
     assert parts(verdict) == {"cause": (0, 50), "place": (0, 20), "size": (0, 30)}
-    assert CAUSES["quota"].tells in verdict.parts[0].why
+    assert CAUSES["quota"].shown_by in verdict.parts[0].why
     assert "something else" in verdict.parts[2].why
     assert "It was thief at cpu1: 12.0 [11.4, 12.6] %" in repr(verdict)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,19 +19,14 @@ from perflib.measure.process import WorkerError
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
-from perflib.model.store import load
+from perflib.store.run_files import load
 from tests.experiments.aliasing.siblings import never_alone, with_sibling
+from tests.experiments.judged import by_subject, made_run
 
 OFFSETS = range(-32, 33, 8)
 needs_this_processor = pytest.mark.skipif(
     bool(experiment.unavailable()), reason=experiment.unavailable()
 )
-
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
-    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
 
 
 def samples(
@@ -55,9 +49,7 @@ def samples(
 
 
 def findings(table: pd.DataFrame) -> dict[str, Finding]:
-    params = AliasMapParams.make({}).model_dump(mode="json")
-    found = experiment.analyse(Run("alias_map-1", "alias_map", params, table))
-    return {finding.subject: finding for finding in found}
+    return by_subject(experiment.analyse(made_run(experiment, table)))
 
 
 # --- analysis ------------------------------------------------------------------------------------
@@ -103,7 +95,7 @@ def test_a_small_effect_with_much_noise_is_left_open() -> None:
 
 def test_a_run_of_one_round_says_that_it_takes_two() -> None:
     table = samples({0: 0.5}, rounds=1)
-    assert findings(table)["4096"].reason.startswith("It takes two rounds")
+    assert findings(table)["4096"].reason.startswith("An interval needs two rounds")
     assert AliasMapTable(table).half_width == np.inf
 
 
@@ -245,20 +237,6 @@ def test_the_reference_of_the_loads() -> None:
     assert expected_loads([0, 4], [4, 4], 4).tolist() == [0x70605040, 2**32 - 1]
 
 
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ({"step_bytes": 6}, "'step_bytes': 6"),
-        ({"reach_bytes": 12}, "'reach_bytes': 12"),
-        ({"pairs": 1040}, "'pairs': 1040"),
-        ({"reach_bytes": 512}, "'reach_bytes': 512"),
-    ],
-)
-def test_offsets_that_cannot_be_had(given: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        experiment.params(given)
-
-
 @needs_this_processor
 def test_a_short_run_visits_every_cell_in_another_order_each_round() -> None:
     given = {
@@ -296,10 +274,3 @@ class _Refusing:
 
     def call(self, *_: Any, **__: Any) -> tuple[int, list[Any]]:
         return 22, [np.zeros(1), np.zeros(1)]
-
-
-def test_another_processor_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platform.machine", lambda: "riscv64")
-    assert "this is riscv64" in experiment.unavailable()
-    with pytest.raises(UserError, match="runs on x86-64 and aarch64 only"):
-        experiment.plan(AliasMapParams.make({}))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+from tests.experiments.made_once import made_once
 
 KIB = 1024
 PAGES = (8, 16, 24, 32, 36, 40, 48, 56, 64, 72, 80, 96, 128, 192, 256)
@@ -27,6 +30,7 @@ def call_ns(kib: float) -> float:
     return 17 + 5 * max(0.0, 1 - 32 / kib) + 20 * max(0.0, 1 - 1024 / kib)
 
 
+@made_once
 def samples(
     seed: int = 1,
     *,
@@ -55,7 +59,8 @@ def samples(
     work = [("chase", "4k", n) for n in PAGES] + [("line", "4k", n) for n in PAGES]
     work = work * rings + [("random", back, kib * 8) for kib in SIZES_KIB for back in ("4k", "thp")]
     trials = [(cpu, *one) for cpu in cores for one in work]
-    parts, now_ns = [], 0
+    parts: list[dict[str, Any]] = []
+    now_ns = 0
     for round_ in range(rounds):
         for place in rng.permutation(len(trials)):
             cpu, pattern, backing, n = trials[place]
@@ -79,28 +84,31 @@ def samples(
             start_ns = now_ns + np.cumsum(np.append(0.0, time_ns[:-1]))
             now_ns = int(start_ns[-1] + time_ns[-1] + 5e6)
             parts.append(
-                pd.DataFrame(
-                    {
-                        "round": round_,
-                        "cpu": cpu,
-                        "pattern": pattern,
-                        "backing": backing,
-                        "n": n,
-                        "code_bytes": int(kib * KIB) if pattern != "line" else n * 64,
-                        "steps": steps,
-                        "time_ns": time_ns,
-                        "cpu_time_ns": np.floor(cpu_ns),
-                        "run_delay_ns": 0,
-                        "probe_before_ns": np.floor(ports[:-1]),
-                        "probe_after_ns": np.floor(ports[1:]),
-                        "chain_before_ns": np.floor(chains[:-1]),
-                        "chain_after_ns": np.floor(chains[1:]),
-                        "start_ns": start_ns.astype(np.int64),
-                        "ok": True,
-                    }
-                )
+                {
+                    "round": round_,
+                    "cpu": cpu,
+                    "pattern": pattern,
+                    "backing": backing,
+                    "n": n,
+                    "code_bytes": int(kib * KIB) if pattern != "line" else n * 64,
+                    "steps": steps,
+                    "time_ns": time_ns,
+                    "cpu_time_ns": np.floor(cpu_ns),
+                    "run_delay_ns": 0,
+                    "probe_before_ns": np.floor(ports[:-1]),
+                    "probe_after_ns": np.floor(ports[1:]),
+                    "chain_before_ns": np.floor(chains[:-1]),
+                    "chain_after_ns": np.floor(chains[1:]),
+                    "start_ns": start_ns.astype(np.int64),
+                    "ok": True,
+                }
             )
-    return pd.concat(parts, ignore_index=True)
+    return pd.DataFrame(
+        {
+            name: np.concatenate([np.broadcast_to(part[name], slices) for part in parts])
+            for name in parts[0]
+        }
+    )
 
 
 def _company(

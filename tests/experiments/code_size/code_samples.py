@@ -15,6 +15,9 @@ from perflib.machine.hardware.tlbs import Tlb
 from perflib.model.claims import EXPLAINS
 from perflib.model.finding import Finding
 from perflib.model.run import Run
+from tests.experiments import judged
+from tests.experiments.made_once import made_once
+from tests.experiments.simulated import bursts_of
 
 KIB = 1024
 ITLB_ENTRIES, PAGE_BYTES = 128, 4096  # a Haswell core's
@@ -75,6 +78,7 @@ def _caches_ns(size_kib: Floats) -> Floats:
     return ns
 
 
+@made_once
 def samples(
     seed: int = 1,
     *,
@@ -155,56 +159,48 @@ def samples(
     storm = np.where(large, of_core(softirq_share), 0.0)
     total_s = rounds * len(design) * 1e-9 * TRIAL_NS
     bursts = {
-        cpu: _bursts(generator, share, 3 * total_s) for cpu, share in (burst_share or {}).items()
+        cpu: bursts_of(generator, share, _BURST_S, 3 * total_s)
+        for cpu, share in (burst_share or {}).items()
     }
+    cpus, count = design["cpu"].to_numpy(), len(design)
     now_s = 0.0
-    parts = []
+    parts: list[dict[str, NDArray[Any]]] = []
     for round_ in range(rounds):
-        order = generator.permutation(len(design))
+        order = generator.permutation(count)
         time_ns = steps * step_ns * slower_clock * (1 + drift * round_ / rounds)
-        time_ns *= np.exp(generator.normal(0, noise, len(design)))
-        lengthened = generator.random(len(design)) < tails
-        time_ns *= np.where(lengthened, 1 + generator.exponential(0.25, len(design)), 1.0)
+        time_ns *= np.exp(generator.normal(0, noise, count))
+        lengthened = generator.random(count) < tails
+        time_ns *= np.where(lengthened, 1 + generator.exponential(0.25, count), 1.0)
         softirqs = generator.poisson(time_ns * (0.25e-6 + storm / (1 - storm) / SOFTIRQ_NS))
         time_ns += SOFTIRQ_NS * softirqs
-        start_s = np.zeros(len(design))
+        start_s = np.zeros(count)
         for place in order:
-            if _within(bursts.get(int(design["cpu"][place]), []), now_s):
+            if bursts and _within(bursts.get(int(cpus[place]), []), now_s):
                 time_ns[place] *= 2
             start_s[place] = now_s
             now_s += 2e-9 * time_ns[place]  # placing the code takes as long
-        rows = design.assign(
-            round=round_,
-            position=np.argsort(order),
-            steps=steps,
-            time_ns=np.floor(time_ns),
-            start_ns=(start_s * 1e9).astype(np.int64),
-            core_mhz=2600 / slower_clock * np.exp(generator.normal(0, 0.001, len(design))),
-            softirqs=softirqs,
-            interrupts=softirqs + generator.poisson(time_ns * 1e-6),
-            switches=lengthened.astype(int),
-            involuntary_switches=lengthened.astype(int),
-        )
-        parts.append(rows.iloc[order])
-    made = pd.concat(parts, ignore_index=True)
+        columns = {
+            "row": np.arange(count),
+            "round": np.full(count, round_),
+            "position": np.argsort(order),
+            "steps": steps,
+            "time_ns": np.floor(time_ns),
+            "start_ns": (start_s * 1e9).astype(np.int64),
+            "core_mhz": 2600 / slower_clock * np.exp(generator.normal(0, 0.001, count)),
+            "softirqs": softirqs,
+            "interrupts": softirqs + generator.poisson(time_ns * 1e-6),
+            "switches": lengthened.astype(int),
+            "involuntary_switches": lengthened.astype(int),
+        }
+        parts.append({name: values[order] for name, values in columns.items()})
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    made: pd.DataFrame = design.iloc[columns.pop("row")].reset_index(drop=True).assign(**columns)
     pieces = made["pattern"].map(_PIECE_BYTES).fillna(PAGE_BYTES).astype(int)
     made["n"] = made["kib"] * KIB // pieces
     made["code_bytes"] = made["kib"] * KIB // np.where(made["pattern"] == "line", 64, 1)
     made["huge_bytes"] = np.where(made["backing"].isin(["4k", "loaded"]), 0, 4 << 20)
     made["ok"] = True
     return made.drop(columns="kib")
-
-
-def _bursts(
-    generator: np.random.Generator, share: float, until_s: float
-) -> list[tuple[float, float]]:
-    found = []
-    now_s = 0.0
-    while now_s < until_s:
-        now_s += generator.exponential(_BURST_S * (1 - share) / share)
-        found.append((now_s, now_s + _BURST_S))
-        now_s += _BURST_S
-    return found
 
 
 def _within(bursts: Sequence[tuple[float, float]], now_s: float) -> bool:
@@ -233,10 +229,7 @@ def findings(table: pd.DataFrame, experiment: str = "code_segment", **more: Any)
 
 def by_subject(found: Sequence[Finding]) -> dict[str, Finding]:
     """Findings by subject, without the hypotheses, of which several may have one."""
-    plain = [finding for finding in found if finding.of is not EXPLAINS]
-    named = {finding.subject: finding for finding in plain}
-    assert len(named) == len(plain)
-    return named
+    return judged.by_subject(finding for finding in found if finding.of is not EXPLAINS)
 
 
 def suspects(found: Sequence[Finding], what: str) -> dict[str, Finding]:

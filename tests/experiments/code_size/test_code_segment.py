@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.cli import main
 from perflib.experiments import get
 from perflib.experiments.code_size.claims import KNEE, KNEE_OF_PATTERN, PAGES, RING_KNEE
 from perflib.model.claims import EXPLAINS
-from perflib.model.errors import UserError
 from perflib.model.finding import Finding
-from perflib.model.hypotheses import ledger
-from perflib.model.store import load, runs
+from perflib.store.run_files import load, runs
 from tests.experiments.code_size.code_samples import (
     KIB,
     by_subject,
@@ -38,13 +33,6 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 
 needs_this_processor = pytest.mark.skipif(bool(CODE.unavailable()), reason=CODE.unavailable())
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
-    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
-    return tmp_path
 
 
 # --- the story of Guerri et al. 2015 --------------------------------------------------------------
@@ -67,43 +55,6 @@ def test_core_8_is_slow_with_large_code_on_small_pages_only(haswell: list[Findin
         assert found[f"cpu{cpu} small code"].verdict == "refuted"
 
 
-def test_the_knee_is_the_itlbs_reach(haswell: list[Finding]) -> None:
-    knee = by_subject(haswell)["knee"]
-    assert knee.verdict == "supported"
-    assert knee.unit == "KiB"
-    assert knee.low <= 512 <= knee.high
-    assert (knee.of, knee.about) == (KNEE, {"pattern": "chase"})
-    assert "iTLB: 512 KiB" in knee.claim
-    of_random = by_subject(haswell)["knee random"]
-    assert of_random.low <= 512 <= of_random.high
-
-
-def test_of_the_suspects_the_itlb_is_guilty(haswell: list[Finding]) -> None:
-    verdicts = {name: one.verdict for name, one in suspects(haswell, "cpu8").items()}
-    assert verdicts == {
-        "iTLB misses": "supported",
-        "instruction cache misses": "refuted",
-        "softirq activity": "refuted",
-        "frequency": "refuted",
-    }
-
-
-def test_what_is_found_is_json_and_a_ledger(haswell: list[Finding]) -> None:
-    kept = json.loads(json.dumps([finding.to_dict() for finding in haswell], allow_nan=False))
-    assert len(kept) == len(haswell)
-    rows = ledger([(run_of(samples(rounds=2)), haswell)])
-    of_core = rows[rows["explains"].str.contains("cpu8")]
-    assert of_core["verdict"].tolist().count("supported") == 1
-
-
-def test_a_core_that_is_slow_at_everything_is_no_matter_of_large_code() -> None:
-    found = findings(samples(cores=CORES, slow={8: 0.12}, rounds=40))
-    plain = by_subject(found)
-    for subject in ("cpu8", "cpu8 huge pages", "cpu8 small code"):
-        assert plain[subject].verdict == "supported"
-    assert {one.verdict for one in suspects(found, "cpu8").values()} == {"refuted"}
-
-
 def test_null_a_machine_with_nothing_wrong() -> None:
     found = findings(samples(cores=CORES, rounds=40))
     for subject, finding in by_subject(found).items():
@@ -115,29 +66,6 @@ def test_null_a_machine_with_nothing_wrong() -> None:
 
 
 # --- the ring and its control --------------------------------------------------------------------
-
-
-def test_on_huge_pages_that_are_not_backed_the_rings_control_shows_the_knee() -> None:
-    """As in a virtual machine whose host has small pages behind the huge ones."""
-    made = samples(cores=(0, 1), patterns=("chase", "line"), rounds=30, walk_ns=3.0)
-    whole = made[made["backing"] == "4k"]
-    not_backed = whole[whole["pattern"] == "chase"].assign(backing="thp")
-    noise = np.exp(np.random.default_rng(1).normal(0, 0.01, len(not_backed)))
-    not_backed["time_ns"] = np.floor(not_backed["time_ns"] * noise)
-    generator = np.random.default_rng(2)
-    reach = {
-        name: (np.array([1.0, 6.0]) * generator.normal(1, 0.02, (9, 2))).tolist()
-        for name in ("4k", "thp")
-    }
-    provenance = {"machine": machine(), "plan": {"page_reach": reach}}
-    found = by_subject(findings(pd.concat([whole, not_backed]), provenance=provenance))
-    assert found["huge pages thp"].verdict == "refuted"
-    assert found["knee"].of is RING_KNEE
-    assert found["knee"].verdict == "supported"
-    assert found["knee"].low <= 512 <= found["knee"].high
-    assert found["pages chase"].verdict == "inconclusive"
-    assert [reason.code for reason in found["pages chase"].reasons] == ["not_backed"]
-    json.dumps([finding.to_dict() for finding in found.values()], allow_nan=False)
 
 
 def test_without_huge_pages_the_rings_control_shows_the_knee() -> None:
@@ -173,16 +101,6 @@ def test_the_required_columns_are_enough() -> None:
     assert named["knee"].verdict == "inconclusive", "nothing is known of its TLB"
     assert suspects(found, "cpu8")["iTLB misses"].verdict == "supported"
     assert suspects(found, "cpu8")["frequency"].verdict == "inconclusive"
-
-
-def test_names_that_nobody_knows_are_taken_as_they_are() -> None:
-    plain = samples(cores=(0, 8), lags={8: 0.094}, rounds=40)[REQUIRED]
-    own = plain.assign(pattern="loop", backing=plain["backing"].replace("thp", "1g"))
-    found = findings(own, provenance={})
-    named = by_subject(found)
-    assert named["cpu8"].verdict == "supported"
-    assert named["pages loop"].verdict == "supported"
-    assert suspects(found, "cpu8")["iTLB misses"].verdict == "supported"
 
 
 @pytest.mark.parametrize("experiment", ["code_segment", "random_calls"])
@@ -223,45 +141,6 @@ def test_holes_in_a_table_are_no_obstacle(experiment: str) -> None:
     for cpu in range(3):
         assert found[f"cpu{cpu}"].verdict in ("refuted", "inconclusive")
     assert found["pages random"].verdict == "supported"
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda t: t.rename(columns={"time_ns": "tim_ns"}), "did you mean 'tim_ns'"),
-        (lambda t: t.drop(columns="steps"), "code_segment needs round, cpu, pattern, backing, n"),
-        (lambda t: t.iloc[:0], "no rows"),
-        (lambda t: t.assign(cpu="zero"), "'cpu' holds no numbers"),
-        (lambda t: t.assign(time_ns=np.nan), "'time_ns' has no value in row 1"),
-        (lambda t: t.assign(pattern=None), "'pattern' has no value in row 1"),
-    ],
-)
-def test_a_table_that_cannot_be_analysed_is_refused(
-    change: Callable[[pd.DataFrame], pd.DataFrame], says: str
-) -> None:
-    table = change(samples(rounds=2))
-    with pytest.raises(UserError, match=says):
-        CODE.check_samples(table)
-
-
-def call(*arguments: str) -> object:
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    return caught.value.code
-
-
-def test_the_command_line_analyses_a_users_table(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "mine.csv"
-    samples(cores=(0, 8), lags={8: 0.094}, rounds=30)[REQUIRED].to_csv(path, index=False)
-    assert call("analyse", "code_segment", "--samples", str(path)) == 0
-    out = capsys.readouterr().out
-    assert "cpu8" in out
-    assert "iTLB misses" in out
-    samples(rounds=2)[REQUIRED].assign(time_ns=0).to_csv(path, index=False)
-    assert call("analyse", "code_segment", "--samples", str(path)) == 2
-    assert "'time_ns' holds 0 ns in row 1" in capsys.readouterr().err
 
 
 # --- two runs ------------------------------------------------------------------------------------
@@ -329,16 +208,3 @@ def test_lists_are_written_as_text_as_one_item_or_as_lists() -> None:
     assert CODE.Params.make({"sizes_kib": 64}).sizes_kib == [64]  # type: ignore[attr-defined]
     assert CODE.Params.make({"sizes_kib": [64, 8]}).sizes_kib == [64, 8]  # type: ignore[attr-defined]
     assert CODE.Params.make(made.model_dump(mode="json")) == made
-
-
-@pytest.mark.parametrize("size", [3, 65537, "x", 1.5, True, None])
-def test_sizes_have_bounds(size: object) -> None:
-    with pytest.raises(UserError, match="parameter 'sizes_kib'"):
-        CODE.params({"sizes_kib": [64, size]})
-
-
-def test_what_others_published_stands_beside_it() -> None:
-    for name in ("code_segment", "random_calls"):
-        table = get(name).published()
-        assert table is not None
-        assert {9.4, 512.0} <= set(table["value"])

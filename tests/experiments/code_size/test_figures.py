@@ -20,6 +20,7 @@ from perflib.lab.theme import png, themed
 from perflib.stats.interval import percent
 from perflib.stats.intervals import t_interval
 from tests.experiments.code_size.code_samples import KIB, machine, misses, run_of, samples
+from tests.experiments.plotted import bars, points
 
 SIZES = (8, 32, 128, 512, 1024, 2048, 3072)
 REACHES = Reaches.of(machine())
@@ -35,18 +36,6 @@ def simulated(patterns: tuple[str, ...] = PATTERNS) -> dict[str, Any]:
             row = {"misses_per_step": missed, "walks_per_step": missed / 4}
             rows.append({"pattern": pattern, "n": n, **row})
     return {"model": "TLB of 128 entries; second level 1024 entries, 8 ways", "rows": rows}
-
-
-def bars(axes: Axes) -> dict[str, ErrorbarContainer]:
-    """What has intervals, by label."""
-    found = [one for one in axes.containers if isinstance(one, ErrorbarContainer)]
-    return {str(one.get_label()): one for one in found}
-
-
-def drawn(bar: ErrorbarContainer) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    line = bar.lines[0]
-    assert line is not None
-    return np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
 
 
 def ends(bar: ErrorbarContainer) -> np.ndarray[Any, Any]:
@@ -75,7 +64,7 @@ def assert_all_is_seen(figure: Figure) -> None:
     for axes in figure.axes:
         (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
         for bar in bars(axes).values():
-            x, y = drawn(bar)
+            x, y = points(bar)
             x, y = (
                 x[np.isfinite(y)],
                 np.append(y[np.isfinite(y)], ends(bar)[np.isfinite(ends(bar))]),
@@ -99,11 +88,11 @@ def test_time_is_drawn_for_each_core_and_backing_as_the_table_has_it() -> None:
         f"{pages}, cpu{cpu}" for pages in ("4 KiB pages", "2 MiB pages (thp)") for cpu in (0, 3)
     ]
     curve = table.curve("random", "thp", 3)
-    x, y = drawn(found["2 MiB pages (thp), cpu3"])
+    x, y = points(found["2 MiB pages (thp), cpu3"])
     assert x.tolist() == list(SIZES)
     assert y == pytest.approx(curve["step_ns"].to_numpy())
     assert ends(found["2 MiB pages (thp), cpu3"]) == pytest.approx(
-        curve[["low_ns", "high_ns"]].to_numpy()
+        curve[["step_ns_low", "step_ns_high"]].to_numpy()
     )
     shown = texts(axes)
     for word in ("KiB)", "time per step (ns)", "cases at random", " L1i", " L2", " iTLB"):
@@ -131,7 +120,7 @@ def test_of_many_cores_the_mean_is_drawn() -> None:
         figure = figures.times(tables.times(table, "random", REACHES), REACHES, "step")
     found = bars(figure.axes[0])
     assert list(found) == ["4 KiB pages, all cores", "2 MiB pages (thp), all cores"]
-    _, y = drawn(found["4 KiB pages, all cores"])
+    _, y = points(found["4 KiB pages, all cores"])
     assert y == pytest.approx(table.curve("random", "4k")["step_ns"].to_numpy())
     assert_all_is_seen(figure)
 
@@ -155,7 +144,7 @@ def test_the_page_ratio_and_its_knees() -> None:
         assert list(found) == [f"4 KiB over 2 MiB pages ({name})" for name in ("thp", "hugetlb")]
         blocks = table.page_ratio(pattern, "thp")
         expected = [percent(t_interval(column)) for column in blocks.T]
-        _, y = drawn(found["4 KiB over 2 MiB pages (thp)"])
+        _, y = points(found["4 KiB over 2 MiB pages (thp)"])
         assert y == pytest.approx([one.effect for one in expected])
         assert ends(found["4 KiB over 2 MiB pages (thp)"]) == pytest.approx(
             np.array([[one.low, one.high] for one in expected])
@@ -194,9 +183,9 @@ def test_the_ring_on_many_and_on_few_pages() -> None:
     above, below = figure.axes
     times = bars(above)
     assert list(times) == ["one jump a page", "one jump a line, on a 64th of the pages"]
-    _, y = drawn(times["one jump a page"])
+    _, y = points(times["one jump a page"])
     assert y == pytest.approx(table.curve("chase", "4k")["step_ns"].to_numpy())
-    x, y = drawn(bars(below)["one a page over one a line"])
+    x, y = points(bars(below)["one a page over one a line"])
     extent, blocks = table.ring_ratio()
     assert x == pytest.approx(extent / KIB)
     assert y == pytest.approx(np.exp([t_interval(column).effect for column in blocks.T]))
@@ -221,7 +210,7 @@ def test_the_cores_difference(count: int) -> None:
     found = bars(above)
     assert len(found) == min(count, 8)
     assert next(iter(found)) == "cpu1", "the slowest first"
-    _, y = drawn(found["cpu1"])
+    _, y = points(found["cpu1"])
     compared = table.difference_by_size("random", "4k")
     assert y == pytest.approx([one.effects[1].slowdown.effect for one in compared])
     assert y[-1] == pytest.approx(9.4, abs=1.5)
@@ -229,14 +218,6 @@ def test_the_cores_difference(count: int) -> None:
     assert len(pale) == max(0, count - 8)
     assert "slower than the median\nof the others (%)" in texts(above)
     assert "iTLB" in texts(above)
-    assert_all_is_seen(figure)
-
-
-def test_on_one_kind_of_pages_there_is_one_panel() -> None:
-    table = CodeTable(samples(cores=(0, 1, 2), sizes_kib=SIZES, rounds=8, backings=["4k"]))
-    with themed():
-        figure = figures.core_difference(tables.core_difference(table, "random"), REACHES)
-    assert len(figure.axes) == 1
     assert_all_is_seen(figure)
 
 
@@ -261,7 +242,7 @@ def test_simulated_misses_stand_above_what_pages_cost_and_are_called_simulated()
     chase = lines["branch chase, one jump a page"]
     assert np.asarray(chase.get_xdata(), float).tolist() == [8, 512, 3072]
     assert np.asarray(chase.get_ydata(), float).tolist() == [0, 0, 1]
-    _, extra = drawn(bars(below)["branch chase, one jump a page"])
+    _, extra = points(bars(below)["branch chase, one jump a page"])
     assert extra[-1] == pytest.approx(1.0, abs=0.2)
     assert extra[0] == pytest.approx(0.0, abs=0.1)
     assert "measured" not in texts(above)
@@ -278,15 +259,6 @@ def test_measured_misses_are_drawn_where_there_are_some() -> None:
     (measured,) = [line for line in figure.axes[0].lines if "measured" in str(line.get_label())]
     expected = misses("random", np.array(SIZES, float))
     assert np.asarray(measured.get_ydata(), float) == pytest.approx(expected)
-    assert_all_is_seen(figure)
-
-
-def test_simulated_misses_without_huge_pages() -> None:
-    table = CodeTable(samples(cores=(0,), sizes_kib=SIZES, rounds=6, backings=["4k"]))
-    with themed():
-        figure = drawn_misses(table, ("random", "chase"))
-    assert len(figure.axes) == 1
-    assert "extent of the code that runs (KiB)" in texts(figure.axes[0])
     assert_all_is_seen(figure)
 
 

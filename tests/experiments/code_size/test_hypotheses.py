@@ -51,7 +51,7 @@ def test_a_core_whose_itlb_misses_cost_more() -> None:
     itlb = suspects(found, "cpu8")["iTLB misses"]
     assert itlb.low < 100 < itlb.high
     assert itlb.evidence["explains"] == "the extra time of cpu8 with large code"
-    assert itlb.evidence["code"] == "2 MiB and more, beside 32 KiB"
+    assert itlb.evidence["code"] == "2 MiB and more, compared with 32 KiB"
     assert "2 MiB pages" in itlb.reason
     extra = itlb.evidence["extra_percent"]
     assert extra[1] < 8.7 < extra[2]
@@ -123,7 +123,7 @@ def test_huge_pages_that_are_not_backed_acquit_no_itlb_and_convict_no_cache() ->
 
 def test_null_nobody_is_found_guilty_of_what_did_not_happen() -> None:
     """At a threshold of 0.01 % the tests are on their own: 5 % of the runs may name a core."""
-    runs, slow, guilty = 50, 0, 0
+    runs, slow, guilty = 30, 0, 0
     for seed in range(runs):
         table = CodeTable(samples(seed, cores=(0, 1), sizes_kib=(8, 1024), rounds=24))
         of_core = core_findings(table, "random", REACHES, 0.01, {})[:2]
@@ -162,20 +162,9 @@ def test_columns_that_were_not_measured_are_unseen() -> None:
         assert "do not hold" in suspects(found, "cpu8")["frequency"].reason
 
 
-def test_one_core_is_compared_with_nobody() -> None:
-    found = judged(samples(cores=[3], sizes_kib=SIZES))
-    assert {finding.evidence["explains"] for finding in found} == {"the " + LARGE_CODE}
-
-
 def test_one_size_or_no_small_pages_pose_no_question() -> None:
     assert judged(samples(sizes_kib=[1024])) == []
     assert judged(samples(sizes_kib=SIZES, backings=["thp"])) == []
-
-
-def test_one_round_is_inconclusive() -> None:
-    assert {finding.verdict for finding in judged(samples(rounds=1, sizes_kib=SIZES))} == {
-        "inconclusive"
-    }
 
 
 def test_sizes_that_are_all_small_leave_nothing_to_explain() -> None:

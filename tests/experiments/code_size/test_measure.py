@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import signal
 import subprocess
@@ -11,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -19,16 +19,16 @@ import pytest
 from perflib.experiments import get
 from perflib.experiments.code_size.claims import SLOWER, SLOWER_L1I_MISSES, SLOWER_SMALL_CODE
 from perflib.experiments.code_size.code_segment import measure as code_measure
-from perflib.experiments.code_size.trials import CodeTrials, Configuration
+from perflib.experiments.code_size.trials import CodeConfiguration, CodeTrials
 from perflib.framework.experiment import Experiment
 from perflib.kernels import build
 from perflib.machine.settings.changes import settings
 from perflib.measure.pages import backings, smaps
-from perflib.measure.pages.text_backings import pool_pages, why_not
+from perflib.measure.pages.backings import pool_pages, why_not
 from perflib.measure.process import Worker
 from perflib.model.claims import EXPLAINS
 from perflib.model.errors import MeasurementError, UserError
-from perflib.model.store import load, runs
+from perflib.store.run_files import load, runs
 
 CODE, CALLS = get("code_segment"), get("random_calls")
 CPUS = sorted(os.sched_getaffinity(0))
@@ -51,13 +51,6 @@ pytestmark = [
     pytest.mark.xdist_group("huge pages"),
     pytest.mark.skipif(bool(CODE.unavailable()), reason=CODE.unavailable()),
 ]
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
-    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
-    return tmp_path
 
 
 def plan(**given: Any) -> dict[str, Any]:
@@ -94,49 +87,13 @@ def refused(given: dict[str, Any], says: str) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"backings": ["4kb"]}, "backings: unknown backing '4kb': did you mean '4k'"),
         ({"backings": "4k,hgue"}, "unknown backing 'hgue': did you mean 'huge'"),
         ({"backings": ["loaded"]}, "unknown backing 'loaded'"),
-        ({"sizes_kib": [8192]}, "8192 KiB is not available with pattern 'random'.* from 1 to 4096"),
         ({"sizes_kib": [8, 8192], "patterns": ["chase", "page"]}, "8192 KiB .* 'page'"),
-        ({"cores": [4095]}, "no CPU 4095"),
     ],
 )
 def test_what_cannot_be_planned_is_a_sentence(given: dict[str, Any], says: str) -> None:
     refused(given, says)
-
-
-@pytest.mark.parametrize("name", ["sizes_kib", "backings", "patterns"])
-@pytest.mark.parametrize("empty", [[], "", ","])
-def test_empty_lists_are_refused(name: str, empty: object) -> None:
-    with pytest.raises(UserError, match=f"parameter '{name}'"):
-        CODE.params({name: empty})
-
-
-def test_patterns_that_are_unknown_name_the_nearest() -> None:
-    with pytest.raises(UserError, match="patterns: unknown pattern 'chas': did you mean 'chase'"):
-        CODE.params({"patterns": ["chas"]})
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"functions": 1 << 20, "function_bytes": 128}, "128 MiB of code; 64 MiB is the most"),
-        ({"function_bytes": 100}, "parameter 'function_bytes': 100: .*multiple of 64"),
-        ({"function_bytes": 32}, "parameter 'function_bytes': 32"),
-        ({"functions": 1}, "parameter 'functions': 1"),
-        ({"patterns": ["random"]}, "unknown parameter 'patterns'"),
-    ],
-)
-def test_functions_that_cannot_be_built_are_refused(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(UserError, match=says):
-        CALLS.params(given)
-
-
-def test_another_processor_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    refused({}, "code_segment runs on x86-64 only, and this is aarch64")
-    assert "aarch64" in CALLS.unavailable()
 
 
 # --- what is planned -----------------------------------------------------------------------------
@@ -163,7 +120,7 @@ def test_a_plan_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_core_size_pattern_and_backing_is_a_configuration_once() -> None:
     given = {"cores": CPUS[:2], "patterns": ["chase", "random", "chase"], "backings": "4k,4k"}
     made = plan(**given, sizes_kib=[64, 8, 64])
-    every = [Configuration(*found) for found in made["configurations"]]
+    every = [CodeConfiguration(*found) for found in made["configurations"]]
     assert made["backings"] == ["4k"]
     assert made["absent"] == {}
     assert [found[:4] for found in every] == [
@@ -206,11 +163,6 @@ def test_the_control_of_page_sizes_is_in_the_plan() -> None:
     made = plan(backings=["4k", "collapse"])
     assert list(made["page_reach"]) == ["4k", "collapse"]
     assert plan(backings=["4k"])["page_reach"] == {}, "there is nothing to be compared with"
-
-
-def test_sizes_that_make_the_same_number_of_pieces_are_one_configuration() -> None:
-    made = plan(patterns=["page"], sizes_kib=[8, 9, 10, 11], backings=["4k"])
-    assert [found[2] for found in made["configurations"]] == [2]
 
 
 @needs_huge
@@ -279,22 +231,20 @@ def test_functions_are_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_program_that_cannot_be_linked_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_library() -> None:
-        msg = "the linker found no libhugetlbfs"
-        raise MeasurementError(msg)
-
     monkeypatch.setattr(backings, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
-    monkeypatch.setattr(code_measure, "program", no_library)
+    monkeypatch.setattr(
+        code_measure,
+        "program",
+        Mock(side_effect=MeasurementError("the linker found no libhugetlbfs")),
+    )
     assert plan(backings=["4k", "hugectl"])["absent"] == {
         "hugectl": "the linker found no libhugetlbfs"
     }
 
 
 def test_hugectl_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    def without(name: str, pages_needed: int) -> str:
-        return why_not(name, pages_needed=pages_needed, which=lambda _: None)
-
-    monkeypatch.setattr(backings, "why_not", without)
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "hugectl" else which(name))
     made = plan(backings=["4k", "hugectl"])
     assert "apt-get install libhugetlbfs-bin" in made["absent"]["hugectl"]
     assert made["backings"] == ["4k"]
@@ -340,6 +290,7 @@ def test_the_pool_is_as_it_was_after_an_interruption(monkeypatch: pytest.MonkeyP
     assert POOL.read_text() == before
 
 
+@pytest.mark.slow  # a process that is killed; interruptions are tested in this one
 @needs_pool
 @needs_root
 def test_the_pool_is_as_it_was_after_kill_9(home: Path) -> None:
@@ -437,33 +388,6 @@ def test_the_ring_alone_is_nothing_for_hugectl(monkeypatch: pytest.MonkeyPatch) 
 
 
 # --- a run ---------------------------------------------------------------------------------------
-
-
-def test_a_run_is_interrupted_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = CodeTrials.take
-
-    taken: list[float] = []
-
-    def take(self: CodeTrials, round_: int, configuration: int) -> Any:
-        if round_ == 2:
-            raise SystemExit
-        columns = real(self, round_, configuration)
-        taken.extend(columns["time_ns"])
-        return columns
-
-    given = {**TINY, "backings": "4k", "budget_s": 1.5}
-    with monkeypatch.context() as patch:
-        patch.setattr(CodeTrials, "take", take)
-        with pytest.raises(SystemExit):
-            CODE.measure(CODE.params(given))
-    ((name, status),) = [(entry.id, entry.status) for entry in runs()]
-    assert status == "interrupted"
-    run = CODE.resume(name)
-    assert run.samples["time_ns"].tolist()[: len(taken)] == taken
-    assert len(run.samples) > len(taken) >= 12
-    assert run.samples["ok"].all()
-    counts = run.samples.groupby(["round", "n"]).size()
-    assert (counts >= 3).all(), "each trial once, in samples of 0.3 ms"
 
 
 def test_a_run_in_which_a_backing_failed_is_saved_and_read_again(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,8 @@ import pandas as pd
 import pytest
 
 from perflib.experiments import get
-from perflib.model.errors import UserError
-from perflib.model.store import load
-from tests.experiments.code_size.code_samples import KIB, by_subject, findings, samples, suspects
+from perflib.store.run_files import load
+from tests.experiments.code_size.code_samples import KIB, by_subject, findings, samples
 
 CALLS = get("random_calls")
 SIZES = (8, 16, 64, 128, 512, 1024, 2048, 3072)
@@ -21,30 +19,7 @@ SIZES = (8, 16, 64, 128, 512, 1024, 2048, 3072)
 needs_this_processor = pytest.mark.skipif(bool(CALLS.unavailable()), reason=CALLS.unavailable())
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
-    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
-
-
 # --- analysis ------------------------------------------------------------------------------------
-
-
-def test_a_slow_core_and_what_acquits_the_caches() -> None:
-    found = findings(samples(cores=range(6, 11), sizes_kib=SIZES, lags={8: 0.094}), "random_calls")
-    named = by_subject(found)
-    supported = [name for name, finding in named.items() if finding.verdict == "supported"]
-    assert supported == ["cpu8", "L1i", "L2", "pages random"]
-    assert suspects(found, "cpu8")["iTLB misses"].verdict == "supported"
-    assert suspects(found, "cpu8")["instruction cache misses"].verdict == "refuted"
-
-
-def test_a_step_beyond_each_cache() -> None:
-    named = by_subject(findings(samples(sizes_kib=SIZES), "random_calls"))
-    assert "fits into L1i (32 KiB)" in named["L1i"].claim
-    assert "fits into L2 (256 KiB)" in named["L2"].claim
-    assert named["L1i"].evidence["backing"] == "thp"
-    assert "L3" not in named, "no size is beyond it"
 
 
 def test_null_code_of_one_price_has_no_step() -> None:
@@ -77,10 +52,3 @@ def test_a_short_run_calls_functions_of_the_size_requested() -> None:
     assert run.provenance["kernel"]["define"] == {"FUNCTIONS": 256, "FUNCTION_BYTES": 192}
     pd.testing.assert_frame_equal(load(run.id).samples, table, check_dtype=False)
     assert CALLS.analyse(run)
-
-
-@needs_this_processor
-def test_more_functions_than_were_built_are_refused() -> None:
-    given = {"functions": 64, "function_bytes": 512, "sizes_kib": [8, 64]}
-    with pytest.raises(UserError, match=r"64 KiB is not available .* from 1 to 32 KiB"):
-        CALLS.plan(CALLS.params(given))

@@ -37,16 +37,16 @@ def test_the_prediction_is_the_same_for_all_cores_of_the_last_backing() -> None:
     assert of_thp[0].iloc[0] == pytest.approx(costs["no miss"])
 
 
-def test_knees_say_beside_what() -> None:
+def test_knees_say_what_they_are_compared_with() -> None:
     made = samples(
         cores=(0, 1), patterns=("chase", "line"), rounds=24, walk_ns=3.0,
         sizes_kib=(8, 128, 384, 512, 640, 1024, 3072),
     )  # fmt: skip
     frame = tables.knees(CodeTable(made))
     assert frame["pattern"].tolist() == ["chase", "chase"]
-    assert frame["beside"].tolist() == ["thp", "line"]
-    assert (frame["low_bytes"] <= 512 * KIB).all()
-    assert (frame["high_bytes"] >= 512 * KIB).all()
+    assert frame["compared_with"].tolist() == ["thp", "line"]
+    assert (frame["size_bytes_low"] <= 512 * KIB).all()
+    assert (frame["size_bytes_high"] >= 512 * KIB).all()
     flat = CodeTable(samples(cores=(0,), rounds=12, walk_ns=0.0, backings=["4k"]))
     assert tables.knees(flat).empty
 

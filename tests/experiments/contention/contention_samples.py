@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,8 @@ import pandas as pd
 from perflib.experiments.contention import KINDS, experiment
 from perflib.machine.cpulist import format_cpus
 from perflib.model.finding import Finding
-from perflib.model.run import Run
+from tests.experiments.judged import by_claim, made_run
+from tests.experiments.made_once import made_once
 
 REQUIRED = [column.name for column in experiment.columns if column.required]
 ALONE_NS = 30.0
@@ -21,6 +23,7 @@ SHARED_NS = {"fetch_add": 40.0, "cas": 60.0, "spin": 120.0, "ticket": 120.0, "mc
              "pthread": 90.0, "futex": 95.0}  # fmt: skip
 
 
+@made_once
 def samples(
     seed: int = 1,
     *,
@@ -110,15 +113,9 @@ def _rates(
     return rate
 
 
-def run_of(rows: pd.DataFrame, **given: Any) -> Run:
-    """A run that holds them."""
-    params = experiment.params(given).model_dump(mode="json")
-    return Run("contention-x", "contention", params, rows, {})
+run_of = functools.partial(made_run, experiment)
 
 
 def findings(rows: pd.DataFrame, **given: Any) -> dict[str, list[Finding]]:
     """By claim, what an analysis of them finds."""
-    found: dict[str, list[Finding]] = {}
-    for one in experiment.analyse(run_of(rows, **given)):
-        found.setdefault(one.of.name, []).append(one)
-    return found
+    return by_claim(experiment.analyse(run_of(rows, **given)))

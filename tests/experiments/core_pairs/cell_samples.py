@@ -11,25 +11,9 @@ from numpy.typing import NDArray
 
 from perflib.experiments import get
 from perflib.experiments.core_pairs.cells import PairColumns
-from perflib.experiments.core_pairs.numa.analyse import cells_of
 from perflib.measure.arrays import SAMPLE
 from perflib.model.run import Run
-
-__all__ = [
-    "AMD",
-    "CCX",
-    "COLUMNS",
-    "DIE",
-    "INTEL",
-    "SOCKET",
-    "FakeArrays",
-    "amd_machine",
-    "cells_of",
-    "flat",
-    "machine",
-    "run_of",
-    "samples",
-]
+from tests.experiments.made_once import made_once
 
 Floats = NDArray[np.float64]
 
@@ -65,6 +49,7 @@ def flat(cores: int, cycles: float = 200.0) -> Floats:
     return np.full((cores, cores), cycles)
 
 
+@made_once
 def samples(
     cycles: Floats,
     *,
@@ -86,42 +71,39 @@ def samples(
     """
     generator = np.random.default_rng(seed)
     cores = len(cycles)
-    cpus = list(cpus or range(cores))
+    numbers = np.array(list(cpus or range(cores)))
+    slower = np.array([(slow or {}).get(int(cpu), 0.0) for cpu in numbers])
     absent = np.zeros(cycles.shape, dtype=bool)
     if isinstance(missing, np.ndarray):
         absent = missing
     else:
         for cell in missing:
             absent[cell] = True
-    rows: list[dict[str, Any]] = []
-    total = rounds * cycles.size
+    size, wanted = cycles.size, ~absent.ravel()
+    parts = []
     for round_ in range(rounds):
-        for position, place in enumerate(generator.permutation(cycles.size)):
-            one, other = divmod(int(place), cores)
-            if absent[one, other]:
-                continue
-            when = round_ * cycles.size + position
-            usual = cycles[one, other] * (1 + (slow or {}).get(cpus[other], 0.0))
-            usual *= 1 + drift * when / total
-            for repeat in range(repeats):
-                latency = usual * np.exp(noise * generator.standard_normal())
-                rows.append(
-                    {
-                        "round": round_,
-                        "position": position,
-                        names[0]: cpus[one],
-                        names[1]: cpus[other],
-                        "repeat": repeat,
-                        "start_ns": when * 10_000_000,
-                        "latency_cycles": latency,
-                        "latency_ns": latency / 2.5,
-                        "core_mhz": 2500.0,
-                        "ok": True,
-                    }
-                )
-                if node_of is not None:
-                    rows[-1] |= {"alloc_node": node_of[one], "load_node": node_of[other]}
-    return pd.DataFrame(rows)
+        places = generator.permutation(size)
+        positions = np.flatnonzero(wanted[places])
+        places = np.repeat(places[positions], repeats)
+        when = round_ * size + np.repeat(positions, repeats)
+        one, other = np.divmod(places, cores)
+        usual = cycles[one, other] * (1 + slower[other]) * (1 + drift * when / (rounds * size))
+        latency = usual * np.exp(noise * generator.standard_normal(len(usual)))
+        part = {
+            "round": np.full(len(usual), round_),
+            "position": when - round_ * size,
+            names[0]: numbers[one],
+            names[1]: numbers[other],
+            "repeat": np.tile(np.arange(repeats), len(positions)),
+            "start_ns": when * 10_000_000,
+            "latency_cycles": latency,
+        }
+        if node_of is not None:
+            part |= {"alloc_node": np.array(node_of)[one], "load_node": np.array(node_of)[other]}
+        parts.append(part)
+    made = pd.DataFrame({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+    cycles_each = made["latency_cycles"]
+    return made.assign(latency_ns=cycles_each / 2.5, core_mhz=2500.0, ok=True)
 
 
 def machine(
@@ -208,7 +190,7 @@ class FakeArrays:
     def provenance(self) -> dict[str, Any]:
         return {"kernel": "fake"}
 
-    def lay(self, key: Any, *, cpu: int, node: int | None, seed: int, **_: Any) -> str:
+    def place(self, key: Any, *, cpu: int, node: int | None, seed: int, **_: Any) -> str:
         self.placed.append((key, seed))
         self._keys.pop(key, None)
         if cpu in self.gone:

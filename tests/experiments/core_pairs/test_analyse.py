@@ -11,6 +11,7 @@ import pytest
 
 from perflib.experiments.core_pairs.analyse import core_findings, groups_finding, kernel_finding
 from perflib.experiments.core_pairs.claims import GROUPS, KERNEL, SLOWER
+from perflib.experiments.core_pairs.numa.analyse import cells_of
 from perflib.model.finding import Finding
 from tests.experiments.core_pairs.cell_samples import (
     AMD,
@@ -19,12 +20,12 @@ from tests.experiments.core_pairs.cell_samples import (
     INTEL,
     SOCKET,
     amd_machine,
-    cells_of,
     flat,
     machine,
     run_of,
     samples,
 )
+from tests.experiments.judged import codes
 
 TWO_NODES = [0] * 8 + [1] * 8
 ONE_OF_EACH = INTEL[np.ix_([0, 8], [0, 8])]  # cores=groups, or two virtual cores on two sockets
@@ -39,10 +40,6 @@ def kernel_of(table: pd.DataFrame, described: dict[str, Any], kind: str = "node"
     found = kernel_finding(cells, run, groups_finding(cells, run, "memory"), kind)
     assert found is not None
     return found
-
-
-def codes(finding: Finding) -> list[str]:
-    return [reason.code for reason in finding.reasons]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +63,7 @@ def test_the_published_amd_server(amd: pd.DataFrame) -> None:
     classes = found.evidence["classes"]
     assert [near["latency"] for near in classes] == pytest.approx([185, 205, 300, 480, 630], 0.02)
     assert [near["pairs"] for near in classes] == [48, 72, 432, 144, 432]
-    assert all(near["low"] < near["latency"] < near["high"] for near in classes)
+    assert all(near["latency_low"] < near["latency"] < near["latency_high"] for near in classes)
     levels = [list(level.values()) for level in found.evidence["hierarchy"]]
     assert levels == [CCX.tolist(), DIE.tolist(), SOCKET.tolist()]
     dies = {(one // 2, other // 2) for one, other in found.evidence["partners"]}
@@ -172,6 +169,25 @@ def test_null_no_core_is_slow(amd: pd.DataFrame) -> None:
     assert len(verdicts) == 48
 
 
+@pytest.mark.parametrize("cores", [[0, 1, 8, 9], [0, 1, 2, 8, 9, 10]])  # groups of two, of three
+def test_null_one_or_two_wrong_samples_make_no_core_slow(cores: list[int]) -> None:
+    table = samples(INTEL[np.ix_(cores, cores)], rounds=12, noise=0.03)
+    generator = np.random.default_rng(3)
+    for number in range(40):
+        rows = generator.choice(len(table), 1)
+        if number % 4 == 3:  # two of one round
+            mine = np.flatnonzero(table["round"] == table["round"].iloc[rows[0]])
+            rows = generator.choice(mine, 2, replace=False)
+        wrong = table.copy()
+        places = [list(wrong).index(name) for name in ("latency_cycles", "latency_ns")]
+        wrong.iloc[rows, places] *= 10 ** generator.uniform(-2, 2)
+        found = core_findings(cells_of(wrong), run_of(wrong), "in loading")
+        assert "supported" not in {one.verdict for one in found}, (number, rows)
+        gone = table.drop(table.index[rows])
+        found = core_findings(cells_of(gone), run_of(gone), "in loading")
+        assert "supported" not in {one.verdict for one in found}, (number, rows)
+
+
 # --- what the kernel names -----------------------------------------------------------------------
 
 
@@ -212,7 +228,7 @@ def test_two_cores_of_two_nodes_of_which_the_kernel_names_one() -> None:
     assert (named.verdict, named.facts["kind"]) == ("supported", "node")
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("cores", [2, 4])
 def test_null_noise_that_could_hide_groups_says_nothing_of_the_kernel(
     seed: int, cores: int
@@ -221,13 +237,6 @@ def test_null_noise_that_could_hide_groups_says_nothing_of_the_kernel(
     found = kernel_of(table, machine([0] * cores))
     assert found.verdict == "inconclusive"
     assert found.reasons == groups_of(table).reasons
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("places", [[0, 8], [0, 1, 8, 9]])
-def test_noise_never_makes_one_node_of_two(seed: int, places: list[int]) -> None:
-    table = samples(INTEL[np.ix_(places, places)], rounds=8, noise=0.5, seed=seed)
-    assert kernel_of(table, machine([0] * len(places))).verdict != "supported"
 
 
 def test_one_group_and_one_node_agree() -> None:

@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 
 from perflib.experiments.core_pairs.cells import Cells
 from perflib.experiments.core_pairs.figures import by_class, heatmap, in_groups
+from perflib.experiments.core_pairs.numa.analyse import cells_of
 from perflib.experiments.core_pairs.tables import cells_frame, classes_frame
 from perflib.lab.theme import png, themed
 from tests.experiments.core_pairs.cell_samples import (
     AMD,
     COLUMNS,
     INTEL,
-    cells_of,
     flat,
     samples,
 )
@@ -171,8 +171,3 @@ def test_one_core_is_no_matrix_but_is_drawn() -> None:
     cells = cells_of(samples(flat(1)))
     for draw in (drawn, grouped, classed):
         assert png(draw(cells))
-
-
-def test_a_large_matrix_becomes_a_picture() -> None:
-    figure = drawn(cells_of(samples(flat(128), rounds=1)))
-    assert png(figure)[:4] == b"\x89PNG"

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from perflib.experiments.counters.modes import ALONE, KERNEL, NOTHING, ONE_SET, ROTATED, SAMPLED
 
-__all__ = ["MODES", "slices", "whole_jobs"]
-
 MODES = (ONE_SET, ROTATED, KERNEL, SAMPLED)
 _SLICES, _PAIRS = 40, 8
 _STEP_S = 1e-3

@@ -46,8 +46,8 @@ def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
 def test_the_formula_by_hand() -> None:
     (row,) = rows_of(counts([100, 200, 400], [99, 210, 400]))
     assert row["average_error_percent"] == pytest.approx((1 + 5 + 0) / 3)
-    assert row["error_low_percent"] == 0
-    assert row["error_high_percent"] > 5
+    assert row["error_percent_low"] == 0
+    assert row["error_percent_high"] > 5
     assert row["max_error_percent"] == pytest.approx(5)
     assert row["pairs"] == 3
 
@@ -100,10 +100,17 @@ def test_the_scatter_is_also_that_of_rounds_which_the_mode_lacks() -> None:
     assert part["scatter_average_percent"] == whole["scatter_average_percent"]
 
 
+@pytest.mark.parametrize(("plain", "repeatable"), [(2.0, False), (29.0, False), (30.0, True)])
+def test_two_rounds_that_agree_say_nothing_of_few_counts(plain: float, repeatable: bool) -> None:
+    (row,) = rows_of(counts([plain, plain], [2 * plain, 2 * plain]))
+    assert row["average_error_percent"] == 100
+    assert row["repeatable"] is repeatable
+
+
 def test_a_single_run_knows_no_scatter_and_no_interval() -> None:
     (row,) = rows_of(counts([100], [110]))
     assert row["average_error_percent"] == pytest.approx(10)
-    assert np.isnan([row["error_low_percent"], row["scatter_average_percent"]]).all()
+    assert np.isnan([row["error_percent_low"], row["scatter_average_percent"]]).all()
     assert row["repeatable"]
 
 
@@ -138,14 +145,14 @@ def test_the_interval_of_the_cost_covers() -> None:
     covered = 0
     for _ in range(150):
         row = cost_of_counting(by_trials(times(generator, 0.02), "time_ns")).iloc[0]
-        covered += bool(row["cost_low_percent"] <= 2 <= row["cost_high_percent"])
+        covered += bool(row["cost_percent_low"] <= 2 <= row["cost_percent_high"])
     assert covered / 150 >= 0.9
 
 
 def test_a_single_pair_has_no_interval() -> None:
     row = cost_of_counting(by_trials(times(np.random.default_rng(9), 0.5, 1), "time_ns")).iloc[0]
     assert row["cost_percent"] == pytest.approx(50, abs=5)
-    assert np.isnan([row["cost_low_percent"], row["cost_high_percent"]]).all()
+    assert np.isnan([row["cost_percent_low"], row["cost_percent_high"]]).all()
 
 
 def test_without_an_uncounted_job_there_is_no_cost() -> None:

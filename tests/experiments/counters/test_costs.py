@@ -9,13 +9,12 @@ import pandas as pd
 import pytest
 
 from perflib.experiments import get
-from perflib.experiments.counters import CountersParams
 from perflib.experiments.counters.analyse import CountersTable
 from perflib.experiments.counters.costs import by_slices, by_trials, cost_of_counting
 from perflib.experiments.counters.modes import ALONE, ONE_SET, SAMPLED
 from perflib.model.finding import Finding
-from perflib.model.run import Run
 from tests.experiments.counters.busy import MODES, slices, whole_jobs
+from tests.experiments.judged import made_run, supported
 from tests.stats.two_profiles import at_most
 
 COUNTERS = get("counters")
@@ -24,13 +23,8 @@ SHARED = (0.0, 0.5, 0.8)
 RUNS = 16
 
 
-def findings(table: pd.DataFrame) -> dict[str, Finding]:
-    run = Run("r", "counters", CountersParams.make({}).model_dump(mode="json"), table)
-    return {finding.subject: finding for finding in COUNTERS.analyse(run)}
-
-
-def supported(table: pd.DataFrame) -> list[str]:
-    return [name for name, found in findings(table).items() if found.verdict == "supported"]
+def findings(table: pd.DataFrame) -> list[Finding]:
+    return COUNTERS.analyse(made_run(COUNTERS, table))
 
 
 @functools.cache
@@ -51,14 +45,14 @@ def test_intervals_cover_what_counting_really_costs(shared: float, probes: bool)
     for table in costs_of(shared, probes):
         for row in table.to_dict("records"):
             true = 100 * TRUE[row["mode"]]
-            missed += not row["cost_low_percent"] <= true <= row["cost_high_percent"]
+            missed += not row["cost_percent_low"] <= true <= row["cost_percent_high"]
     assert missed <= at_most(RUNS * len(MODES), 0.06)
 
 
 @pytest.mark.parametrize("shared", SHARED)
 def test_slices_that_had_their_core_for_themselves_tell_costs_apart(shared: float) -> None:
     widest = [
-        float((table["cost_high_percent"] - table["cost_low_percent"]).max()) / 2
+        float((table["cost_percent_high"] - table["cost_percent_low"]).max()) / 2
         for table in costs_of(shared, True)
         if len(table)  # else no slice was alone in the whole run
     ]
@@ -70,7 +64,8 @@ def test_slices_that_had_their_core_for_themselves_tell_costs_apart(shared: floa
 def test_null_no_cost_is_claimed_of_stretches_on_a_busy_machine(probes: bool) -> None:
     generator = np.random.default_rng(6)
     runs = [
-        supported(slices(generator, TRUE, shared=shared, probes=probes)) for shared in SHARED * 10
+        supported(findings(slices(generator, TRUE, shared=shared, probes=probes)))
+        for shared in SHARED * 10
     ]
     assert sum(map(bool, runs)) <= at_most(len(runs), 0.05)
 
@@ -78,21 +73,21 @@ def test_null_no_cost_is_claimed_of_stretches_on_a_busy_machine(probes: bool) ->
 @pytest.mark.parametrize("shared", SHARED)
 def test_null_no_cost_is_claimed_of_whole_jobs_on_a_busy_machine(shared: float) -> None:
     generator = np.random.default_rng(7)
-    runs = [supported(whole_jobs(generator, shared=shared)) for _ in range(100)]
+    runs = [supported(findings(whole_jobs(generator, shared=shared))) for _ in range(100)]
     assert sum(map(bool, runs)) <= at_most(len(runs), 0.05)
 
 
 def test_a_way_to_count_that_is_costly_is_named_on_a_busy_machine() -> None:
     generator = np.random.default_rng(8)
     costly = TRUE | {ONE_SET: 0.05}
-    runs = [supported(slices(generator, costly, shared=0.3)) for _ in range(10)]
+    runs = [supported(findings(slices(generator, costly, shared=0.3))) for _ in range(10)]
     assert sum(run == ["one-set×1 cost"] for run in runs) >= 8
 
 
 def test_a_table_of_slices_needs_no_job_that_was_not_counted() -> None:
     table = slices(np.random.default_rng(9), TRUE)
     assert CountersTable(table).has_times
-    assert {one.about["mode"] for one in findings(table).values()} == set(MODES)
+    assert {one.about["mode"] for one in findings(table)} == set(MODES)
 
 
 def test_the_begin_of_a_stretch_does_not_count() -> None:
@@ -100,7 +95,7 @@ def test_the_begin_of_a_stretch_does_not_count() -> None:
     cold = table["slice"] < 3  # less than a millisecond
     table.loc[cold & (table["counted"] == 1), "cpu_time_ns"] *= 3
     costs = cost_of_counting(by_slices(table, "cpu_time_ns"))
-    assert (costs["cost_low_percent"] < 0.5).all()
+    assert (costs["cost_percent_low"] < 0.5).all()
 
 
 def test_slices_that_were_all_counted_cost_nothing_that_is_known() -> None:

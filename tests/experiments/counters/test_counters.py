@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import json
+import functools
 import math
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -25,27 +25,24 @@ from perflib.experiments.counters.modes import (
     SAMPLED,
     configurations,
 )
-from perflib.instruments.counters.events import Event
+from perflib.experiments.counters.trials import CountedJobs
+from perflib.instruments.counters.events import CounterEvent
 from perflib.instruments.counters.groups import countable, in_domain
 from perflib.instruments.counters.sets import events_of
 from perflib.instruments.perf.tool import PerfUnavailableError
 from perflib.machine.hardware.pmu import Pmu
-from perflib.model import store
+from perflib.measure.supervised import Supervised
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
+from perflib.store import run_files
+from tests.counted import skip_unless_allowed
+from tests.experiments.judged import by_subject, codes, made_run, supported
 
 COUNTERS = get("counters")
 MODES = (ALONE, ONE_SET, ROTATED, KERNEL, SAMPLED)
 CALLS = "page-faults"
 TICKS = "task-clock"
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
-    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
-    return tmp_path
 
 
 # --- simulated machines --------------------------------------------------------------------------
@@ -94,20 +91,11 @@ def samples(
     return pd.DataFrame(rows)
 
 
-def run_of(table: pd.DataFrame, **params: object) -> Run:
-    return Run("r", "counters", CountersParams.make(params).model_dump(mode="json"), table)
+run_of = functools.partial(made_run, COUNTERS)
 
 
-def findings(table: pd.DataFrame, **params: object) -> dict[str, Finding]:
-    return {finding.subject: finding for finding in COUNTERS.analyse(run_of(table, **params))}
-
-
-def supported(found: dict[str, Finding]) -> list[str]:
-    return [subject for subject, finding in found.items() if finding.verdict == "supported"]
-
-
-def codes(finding: Finding) -> list[str]:
-    return [reason.code for reason in finding.reasons]
+def findings(table: pd.DataFrame, **params: Any) -> dict[str, Finding]:
+    return by_subject(COUNTERS.analyse(run_of(table, **params)))
 
 
 def test_null_nothing_is_wrong_nothing_is_costly_nothing_is_missed() -> None:
@@ -122,12 +110,12 @@ def test_null_nothing_is_wrong_nothing_is_costly_nothing_is_missed() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_null_a_scatter_from_run_to_run_is_no_error_of_the_mode(seed: int) -> None:
-    assert not supported(findings(samples(seed, scatter=0.04)))
+    assert not supported(findings(samples(seed, scatter=0.04)).values())
 
 
 def test_a_mode_that_is_wrong_is_named_and_no_other() -> None:
     found = findings(samples(error={ROTATED: 0.3}))
-    assert supported(found) == ["rotated×1", "rotated×3"]
+    assert supported(found.values()) == ["rotated×1", "rotated×3"]
     wrong = found["rotated×1"]
     assert (wrong.of, wrong.about) == (MISCOUNTS, {"mode": ROTATED, "jobs": 1})
     assert wrong.low < 30 < wrong.high
@@ -180,7 +168,7 @@ def test_the_threshold_decides_what_is_wrong() -> None:
 
 def test_costs_go_by_cpu_time_and_report_the_wall_time_too() -> None:
     found = findings(samples(cost={ROTATED: 0.03, SAMPLED: 0.01}))
-    assert supported(found) == ["rotated×1 cost", "rotated×3 cost"]
+    assert supported(found.values()) == ["rotated×1 cost", "rotated×3 cost"]
     assert found["rotated×1 cost"].of is COSTS
     assert found["rotated×1 cost"].facts["time"] == "CPU time"
     assert found["rotated×1 cost"].low < 3 < found["rotated×1 cost"].high
@@ -196,7 +184,7 @@ def test_costs_go_by_cpu_time_and_report_the_wall_time_too() -> None:
 def test_missed_readings_are_reported() -> None:
     run = run_of(samples(missed={SAMPLED: 0.2}))
     found = {finding.subject: finding for finding in COUNTERS.analyse(run)}
-    assert supported(found) == ["sampled×1 missed", "sampled×3 missed"]
+    assert supported(found.values()) == ["sampled×1 missed", "sampled×3 missed"]
     assert found["sampled×1 missed"].of is MISSES
     assert found["sampled×1 missed"].effect == pytest.approx(20)
     assert found["sampled×1 missed"].facts["what"] == "samples"
@@ -216,7 +204,7 @@ def test_precision_is_that_of_the_cost_with_the_fewest_jobs() -> None:
     table = samples(rounds=20)
     costs = CountersTable(table).costs
     mine = costs[(costs["jobs"] == 1) & (costs["time"] == "CPU time")]
-    widest = ((mine["cost_high_percent"] - mine["cost_low_percent"]) / 2).max()
+    widest = ((mine["cost_percent_high"] - mine["cost_percent_low"]) / 2).max()
     assert CountersTable(table).half_width == pytest.approx(widest)
     assert 0 < widest < 1
 
@@ -269,13 +257,13 @@ def test_a_table_of_an_earlier_version_is_read() -> None:
     table = samples(missed={SAMPLED: 0.2})
     old = table.rename(columns={"obtained": "got"})
     COUNTERS.check_samples(old)
-    assert supported(findings(old)) == supported(findings(table))
+    assert supported(findings(old).values()) == supported(findings(table).values())
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda t: t.rename(columns={"mode": "mod"}), "did you mean 'mod'"),
+        (lambda t: t.rename(columns={"mode": "mod"}), "is it their 'mod'"),
         (lambda t: t.assign(jobs="one"), "'jobs' holds no numbers"),
         (lambda t: t[t["mode"] == ROTATED], "nothing to compare with"),
         (lambda t: t.drop(columns=["value", "time_ns", "cpu_time_ns"]), "nothing to compare with"),
@@ -292,17 +280,6 @@ def test_a_table_that_cannot_be_analysed_is_refused(
 
     with pytest.raises(UserError, match=says):
         analyse()
-
-
-def test_the_command_line_takes_a_table(tmp_path: Path) -> None:
-    samples(error={ROTATED: 0.3}).to_csv(tmp_path / "counts.csv", index=False)
-    argv = [sys.executable, "-m", "perflib", "analyse", "counters", "--samples"]
-    done = subprocess.run(
-        [*argv, str(tmp_path / "counts.csv"), "--json"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    verdicts = {one["subject"]: one["verdict"] for one in json.loads(done.stdout)["findings"]}
-    assert verdicts["rotated×1"] == "supported"
 
 
 # --- figures -------------------------------------------------------------------------------------
@@ -325,10 +302,6 @@ def test_figures_show_modes_and_jobs_with_units() -> None:
     assert [t.get_text() for t in costs[0].get_xticklabels()] == list(MODES[1:])
 
 
-def test_one_round_can_be_drawn() -> None:
-    assert COUNTERS.figures(run_of(samples(rounds=1)))
-
-
 # --- the schedule --------------------------------------------------------------------------------
 
 
@@ -340,29 +313,12 @@ def test_every_mode_meets_every_number_of_jobs_and_one_set_comes_with_each_set()
 
 
 def test_only_sets_of_which_nothing_is_counted_are_left_out() -> None:
+    skip_unless_allowed()
     asked = {"software": events_of("software"), "none": in_domain(events_of("software"), "user")}
     asked["none"] = [one for one in asked["none"] if one.name.startswith("context")]
     found, absent = countable(asked)
     assert found == ["software"]
     assert absent == {"none": "absent in user space: only the kernel makes this event"}
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"jobs": "0,1"}, "greater than or equal to 1"),
-        ({"jobs": ""}, "at least 1 item"),
-        ({"jobs": "two"}, "valid integer"),
-        ({"sets": "sofware"}, "did you mean 'software'"),
-        ({"period_ms": 5}, "greater than or equal to 10"),
-        ({"domain": "usr"}, "'all', 'user' or 'kernel'"),
-        ({"job": "command"}, "go together"),
-        ({"job_begin": "("}, "job_begin"),
-    ],
-)
-def test_wrong_parameters_are_sentences(given: dict[str, object], says: str) -> None:
-    with pytest.raises(UserError, match=says):
-        CountersParams.make(given)
 
 
 def test_lists_are_written_with_commas() -> None:
@@ -379,11 +335,12 @@ SMALL = {"budget_s": 0.5, "events": 40, "period_ms": 10.0, "jobs": [1, 2]}
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """One short run, of which the counters of this machine are part."""
+    skip_unless_allowed()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PERFLIB_HOME", str(tmp_path_factory.mktemp("home")))
         patch.setenv("PERFLIB_PROGRESS", "none")
         run = COUNTERS.measure(CountersParams.make(SMALL))
-        again = store.load(run.id)
+        again = run_files.load(run.id)
     pd.testing.assert_frame_equal(again.samples, run.samples, check_dtype=False)
     return again
 
@@ -462,6 +419,7 @@ def test_a_run_has_findings_and_leaves_no_process(measured: Run) -> None:
 
 
 def test_a_command_without_a_log_is_counted_too() -> None:
+    skip_unless_allowed()
     given = {"job": "command", "job_command": "sh -c 'for i in 1 2 3; do :; done'", "events": 1}
     given |= {"budget_s": 0.1, "jobs": [2], "sets": ["software"]}
     run = COUNTERS.measure(CountersParams.make(given))
@@ -470,20 +428,26 @@ def test_a_command_without_a_log_is_counted_too() -> None:
         COUNTERS.measure(CountersParams.make(given | {"events": None}))
 
 
-def test_a_job_that_fails_says_so() -> None:
-    given = {"job": "command", "job_command": "sh -c 'echo sorry; exit 3'", "events": 1}
-    with pytest.raises(MeasurementError, match=r"status 3(.|\n)*sorry"):
-        COUNTERS.measure(CountersParams.make(given | {"budget_s": 5.0, "jobs": [1]}))
+def test_two_jobs_at_once_are_the_counted_one_and_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Mock(wraps=Supervised)
+    monkeypatch.setattr("perflib.experiments.counters.trials.Supervised", other)
+    params = CountersParams.make({"job": "command", "job_command": "true", "events": 1})
+    plan: dict[str, Any] = {"copies": None, "events": 1, "sets": [], "absent": {}, "sampled": ""}
+    plan |= {"cores": [*os.sched_getaffinity(0)], "configurations": [[ALONE, 2, NOTHING]]}
+    with CountedJobs(params, plan) as jobs:
+        assert jobs.take(0, 0)["jobs"] == [2]
+    assert other.call_count == 1
 
 
 def test_without_perf_counters_are_compared_with_each_other_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def no_perf() -> Path:
-        msg = "perf is not installed (or not on PATH)"
-        raise PerfUnavailableError(msg)
+    skip_unless_allowed()
 
-    monkeypatch.setattr("perflib.instruments.perf.control.find_perf", no_perf)
+    monkeypatch.setattr(
+        "perflib.instruments.perf.control.find_perf",
+        Mock(side_effect=PerfUnavailableError("perf is not installed (or not on PATH)")),
+    )
     given = SMALL | {"budget_s": 0.1, "jobs": [1], "sets": ["software"]}
     run = COUNTERS.measure(CountersParams.make(given))
     assert SAMPLED not in set(run.samples["mode"])
@@ -507,7 +471,7 @@ def test_nothing_to_count_is_an_error_with_the_reason(monkeypatch: pytest.Monkey
 def test_user_space_alone_may_be_counted_where_the_kernel_may_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def paranoid(sets: dict[str, list[Event]]) -> tuple[list[str], dict[str, str]]:
+    def paranoid(sets: dict[str, list[CounterEvent]]) -> tuple[list[str], dict[str, str]]:
         user = all(one.name.endswith(":u") for events in sets.values() for one in events)
         return (list(sets), {}) if user else ([], dict.fromkeys(sets, "not allowed"))
 

@@ -17,14 +17,16 @@ import pytest
 
 from perflib import experiments
 from perflib.cli.count_table import lines_of
+from perflib.experiments.counting import measure
 from perflib.experiments.counting.analyse import rates, totals
 from perflib.experiments.counting.events import chosen
+from perflib.instruments.counters.counting import Counting
 from perflib.instruments.counters.groups import countable
 from perflib.instruments.counters.sets import events_of
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
-from perflib.model.store import load
+from perflib.store.run_files import load
 from tests.cli.calling import call
 
 COUNT = experiments.get("count")
@@ -59,7 +61,7 @@ def test_a_rate_is_covered_by_its_interval() -> None:
     covered = []
     for seed in range(200):
         (row,) = totals(samples({"a": 400.0}, share=0.3, seed=seed)).to_dict("records")
-        covered.append(row["low"] <= 400.0 <= row["high"])
+        covered.append(row["per_s_low"] <= 400.0 <= row["per_s_high"])
     assert np.mean(covered) >= 0.9
 
 
@@ -166,31 +168,12 @@ def test_words_of_events() -> None:
         chosen(["no-such-thing"], "machine")
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        ({"job": "running"}, "go together"),
-        ({"job_pid": 5}, "go together"),
-        ({"job": "cgroup"}, "go together"),
-        ({"job": "command"}, "go together"),
-        ({"every_s": 0.001}, "every_s"),
-        ({"max_data_mb": 0}, "max_data_mb"),
-    ],
-)
-def test_wrong_parameters(given: dict[str, Any], why: str) -> None:
-    with pytest.raises(UserError, match=why):
-        COUNT.params(given)
-
-
 # --- as it is run --------------------------------------------------------------------------------
 
 JOB = "import os; [os.write(1, b'.') for _ in range(50)]; x = bytearray(8 << 20)"
 
 
-def test_a_job_is_counted_to_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+def test_a_job_is_counted_to_its_end(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["--every", "20ms", "--json", "--", sys.executable, "-c", JOB]
     assert call("count", *words) == 0
     said = json.loads(capfd.readouterr().out)
@@ -199,9 +182,36 @@ def test_a_job_is_counted_to_its_end(
     faults = run.samples[run.samples["event"] == "page-faults"]
     if len(faults):
         assert faults["value"].sum() >= 8 * 256 / 512  # of huge pages at least, whatever the kernel
-    assert (tmp_path / "runs" / f"{run.id}.recordings" / "counts" / "tail").is_file()
+    assert (home / "runs" / f"{run.id}.recordings" / "counts" / "tail").is_file()
 
 
+@pytest.mark.usefixtures("home")
+def test_a_job_begins_when_its_counters_are_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late(Counting):
+        def __init__(self, *words: Any, **named: Any) -> None:
+            time.sleep(0.3)
+            assert not mark.exists()
+            super().__init__(*words, **named)
+
+    monkeypatch.setattr(measure, "Counting", Late)
+    mark = tmp_path / "begun"
+    assert call("count", "-e", "task", "--", "touch", str(mark)) == 0
+    assert mark.exists()
+
+
+@pytest.mark.usefixtures("home")
+def test_a_job_that_fails_is_said_and_one_that_does_not_start_is_an_error(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert call("count", "-e", "task", "--", "no-such-program") == 1
+    assert "'no-such-program' cannot be started: No such file" in capfd.readouterr().err
+    assert call("count", "-e", "task", "--", "sh", "-c", "echo words; exit 3") == 0
+    assert "the job ended with status 3; its last line: words" in capfd.readouterr().err
+
+
+@pytest.mark.slow
 def test_a_killed_recording_goes_on(tmp_path: Path) -> None:
     environment = os.environ | {"PERFLIB_HOME": str(tmp_path), "PERFLIB_PROGRESS": "none"}
     argv = [sys.executable, "-m", "perflib", "count", "-e", "vm", "--every", "20ms"]
@@ -250,10 +260,8 @@ def test_bad_input_is_a_sentence_and_leaves_nothing(
     words: list[str],
     why: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
     assert call("count", *words) == 2
     said = " ".join(capfd.readouterr().err.split())
     assert why in said

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-__all__ = ["FUNCTIONS", "samples"]
-
 _SHARES = {
     "kv_runge_kutta": 0.20,
     "kv_locate": 0.16,

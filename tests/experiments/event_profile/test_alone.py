@@ -10,12 +10,11 @@ import pandas as pd
 import pytest
 
 from perflib.experiments import get
-from perflib.experiments.event_profile import EventParams
 from perflib.experiments.event_profile.alone import SLICE_COLUMNS, alone, slices_of_samples
 from perflib.kernels import build, record
 from perflib.model.finding import Finding
-from perflib.model.run import Run
 from tests.experiments.event_profile.profiles import FUNCTIONS
+from tests.experiments.judged import made_run, supported
 from tests.stats.two_profiles import at_most
 
 EVENT = get("event_profile")
@@ -88,12 +87,7 @@ def samples(
 
 
 def findings(table: pd.DataFrame) -> list[Finding]:
-    run = Run("r", "event_profile", EventParams.make({}).model_dump(mode="json"), table)
-    return EVENT.analyse(run)
-
-
-def supported(table: pd.DataFrame) -> list[str]:
-    return [one.subject.strip() for one in findings(table) if one.verdict == "supported"]
+    return EVENT.analyse(made_run(EVENT, table))
 
 
 @functools.cache
@@ -105,18 +99,19 @@ def of(seed: int, shared: tuple[float, float], costlier: float = 1.0) -> pd.Data
 def test_null_nothing_is_claimed_of_equal_cores_beside_busy_siblings(
     shared: tuple[float, float],
 ) -> None:
-    runs = [supported(of(seed, shared)) for seed in range(15)]
+    runs = [supported(findings(of(seed, shared))) for seed in range(15)]
     assert sum(map(bool, runs)) <= at_most(len(runs), 0.05)
 
 
 def test_null_nor_where_the_table_has_no_probes() -> None:
-    runs = [supported(of(seed, (0.3, 0.7)).drop(columns=[*SLICE_COLUMNS])) for seed in range(15)]
+    tables = (of(seed, (0.3, 0.7)).drop(columns=[*SLICE_COLUMNS]) for seed in range(15))
+    runs = [supported(findings(table)) for table in tables]
     named = [set(run) - {"event time"} for run in runs]  # it does take longer, with its sibling
     assert sum(map(bool, named)) <= at_most(len(runs), 0.05)
 
 
 def test_a_costlier_function_is_found_beside_a_busy_sibling() -> None:
-    runs = [supported(of(seed, (0.2, 0.5), 1.25)) for seed in range(8)]
+    runs = [supported(findings(of(seed, (0.2, 0.5), 1.25))) for seed in range(8)]
     assert sum("kv_locate" in run for run in runs) >= 7
 
 

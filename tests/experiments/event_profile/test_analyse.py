@@ -20,12 +20,11 @@ from perflib.experiments.event_profile.analyse import (
     unseen_percent,
 )
 from perflib.experiments.event_profile.claims import ONE_CORE
-from perflib.instruments.profile.claims import LONGER
 from perflib.instruments.profile.costs import unit_of
 from perflib.instruments.profile.views import flat
 from perflib.model.errors import UserError
 from perflib.model.run import Run
-from perflib.model.store import load, read_table, save
+from perflib.store.run_files import load, read_table, save
 from tests.experiments.event_profile.profiles import samples
 from tests.instruments.profile.tables import samples_of
 
@@ -249,16 +248,6 @@ def test_of_one_core_nothing_is_compared() -> None:
 
 
 # --- the findings, and what they are about -------------------------------------------------------
-
-
-def test_every_finding_is_of_a_declared_claim() -> None:
-    table = samples(6, cores=3, costlier={(1, "kv_locate"): 0.3})
-    found = findings(run_of(table.assign(offset=4 * (table.index % 100))))
-    assert {finding.of for finding in found} <= set(get("event_profile").claims)
-    assert [finding.about["second"] for finding in found if finding.of is LONGER] == [
-        "cpu1",
-        "cpu2",
-    ]
 
 
 def test_old_runs_have_their_parameters_under_todays_names() -> None:

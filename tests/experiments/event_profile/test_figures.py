@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from perflib.experiments import figures as shared
 from perflib.experiments.event_profile import figures
 from perflib.instruments.profile.comparison import Comparison, compare
 from perflib.instruments.profile.entry_cost import entry_cost
@@ -82,7 +83,7 @@ def assert_nothing_is_cut_off(figure: Figure) -> None:
     ],
 )
 def test_names_lose_arguments_and_keep_their_end(name: str, short: str) -> None:
-    assert figures.abbreviated(name) == short
+    assert shared.abbreviated(name) == short
 
 
 def test_overloads_stay_apart() -> None:
@@ -97,7 +98,7 @@ def test_overloads_stay_apart() -> None:
 
 def test_additional_time_marks_what_stands_out() -> None:
     with themed():
-        figure = figures.additional_time(comparison())
+        figure = shared.additional_time(comparison())
     shown = texts(figure)
     assert "additional time per event on cpu8 (ms)" in shown
     assert "stands out, 95 % interval" in shown
@@ -113,7 +114,7 @@ def test_additional_time_marks_what_stands_out() -> None:
 
 def test_without_anything_that_stands_out_nothing_is_marked() -> None:
     with themed():
-        figure = figures.additional_time(comparison(factor=1.0), most=3)
+        figure = shared.additional_time(comparison(factor=1.0), most=3)
     assert "stands out" not in texts(figure)
     assert len(figure.axes[0].patches) == 3
     assert_nothing_is_cut_off(figure)
@@ -122,7 +123,7 @@ def test_without_anything_that_stands_out_nothing_is_marked() -> None:
 def test_counting_only_is_said() -> None:
     one = comparison(rounds=1)
     with themed():
-        drawn = [figures.additional_time(one), figures.cost_on_both(one)]
+        drawn = [shared.additional_time(one), figures.cost_on_both(one)]
     for figure in drawn:
         assert "counting only" in texts(figure)
         assert_nothing_is_cut_off(figure)
@@ -144,7 +145,7 @@ def test_costs_on_both_cores_stand_side_by_side() -> None:
 
 def test_cycles_have_powers_of_ten() -> None:
     with themed():
-        assert "(10⁶ cycles)" in texts(figures.additional_time(comparison(unit="cycles")))
+        assert "(10⁶ cycles)" in texts(shared.additional_time(comparison(unit="cycles")))
         assert "(10⁹ cycles)" in texts(figures.cost_on_both(comparison(unit="cycles")))
 
 
@@ -158,7 +159,7 @@ def test_a_new_function_is_called_new() -> None:
         table = compare(
             pd.concat([before.assign(configuration=0), rows.assign(configuration=8)]), 0, 8
         )
-        figure = figures.additional_time(table)
+        figure = shared.additional_time(table)
     assert "\nnew" in texts(figure)
     assert_nothing_is_cut_off(figure)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -11,18 +12,17 @@ import pytest
 
 from perflib.experiments import get
 from perflib.model.finding import Finding
-from perflib.model.run import Run
+from tests.experiments.judged import by_subject, made_run
 from tests.experiments.simulated import bracketed
 
 KV = get("kv_per_core")
 
 
-def run_of(table: pd.DataFrame, **provenance: Any) -> Run:
-    return Run("r", KV.name, KV.Params.make({}).model_dump(mode="json"), table, provenance)
+run_of = functools.partial(made_run, KV)
 
 
 def findings(table: pd.DataFrame, **provenance: Any) -> dict[str, Finding]:
-    return {finding.subject: finding for finding in KV.analyse(run_of(table, **provenance))}
+    return by_subject(KV.analyse(run_of(table, provenance)))
 
 
 def named(found: dict[str, Finding]) -> set[str]:
@@ -34,7 +34,7 @@ def named(found: dict[str, Finding]) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_null_equal_cores_whose_siblings_are_busy_to_different_shares(seed: int) -> None:
     found = findings(bracketed(seed, busy={0: 0.1, 1: 0.7}, taken={0: 0.02, 1: 0.3}))
     assert not named(found)
@@ -45,14 +45,14 @@ def test_null_equal_cores_whose_siblings_are_busy_to_different_shares(seed: int)
 
 
 def test_a_core_that_is_two_percent_slower_in_itself_beside_a_core_with_a_busier_sibling() -> None:
-    covered, told = 0, 0
-    for seed in range(12):
+    covered, named_alone = 0, 0
+    for seed in range(4):
         found = findings(bracketed(seed, slow={1: 0.02}, busy={0: 0.7, 1: 0.2}))
-        told += named(found) == {"cpu1"}
+        named_alone += named(found) == {"cpu1"}
         covered += found["cpu1"].low < 2 < found["cpu1"].high
         assert found["cpu1 total"].effect < 0  # by wall time it is the faster one
-    assert told >= 11
-    assert covered >= 10
+    assert named_alone == 4
+    assert covered >= 3
 
 
 @pytest.mark.parametrize("share", [0.03, 0.07])
@@ -71,11 +71,11 @@ def test_what_other_tasks_take_is_not_slowness(share: float) -> None:
 
 def test_bursts_that_no_probe_sees_are_no_slowness_and_hide_none() -> None:
     covered = 0
-    for seed in range(6):
+    for seed in range(2):
         assert not named(findings(bracketed(seed, unseen={seed % 2: 0.15})))
         slow = findings(bracketed(seed, slow={1: 0.02}, unseen={0: 0.15}))
         covered += slow["cpu1"].low < 2 < slow["cpu1"].high
-    assert covered >= 4
+    assert covered >= 1
 
 
 def test_what_the_hypervisor_takes_is_neither_slowness_nor_another_task() -> None:
@@ -103,7 +103,7 @@ def test_a_quota_is_named_whether_or_not_the_kernel_counts_it_as_waiting(
 
 
 @pytest.mark.parametrize("chains", [True, False])
-def test_a_lower_clock_is_told_from_a_slow_core(chains: bool) -> None:
+def test_a_lower_clock_is_distinguished_from_a_slow_core(chains: bool) -> None:
     table = bracketed(6, clock={1: 0.1}, slow={0: 0.03})
     if not chains:
         table = table.drop(columns=["chain_before_ns", "chain_after_ns"])
@@ -113,7 +113,7 @@ def test_a_lower_clock_is_told_from_a_slow_core(chains: bool) -> None:
     assert found["cpu0"].low < 3 < found["cpu0"].high
 
 
-def test_without_siblings_a_lower_clock_is_told_by_the_chains() -> None:
+def test_without_siblings_a_lower_clock_shows_in_the_chains() -> None:
     found = findings(bracketed(7, clock={1: 0.1}, busy={0: 0, 1: 0}))
     assert named(found) == {"cpu1 clock"}
     assert found["cpu1 shared"].verdict == "inconclusive"
@@ -121,13 +121,14 @@ def test_without_siblings_a_lower_clock_is_told_by_the_chains() -> None:
 
 
 def test_a_core_that_is_never_alone_is_not_called_slow() -> None:
-    found = findings(bracketed(8, cores=3, busy={2: 1.0}))
+    table = bracketed(8, cores=3, busy={2: 1.0})
+    found = findings(table)
     assert not named(found)
     assert found["cpu2"].verdict == "inconclusive"
     assert [one.code for one in found["cpu2"].reasons] == ["never_alone"]
     assert found["cpu0"].verdict == "refuted"
     assert found["cpu2 total"].verdict == "supported"
-    drawn = KV.figures(run_of(bracketed(8, cores=3, busy={2: 1.0}, seconds=10)))
+    drawn = KV.figures(run_of(table[table["round"] < 3]))
     labels = drawn["parts"].axes[0].get_legend_handles_labels()[1]
     assert "own speed or sibling" in labels
 
@@ -168,6 +169,13 @@ def test_the_parts_multiply_to_the_whole_and_add_up_to_it() -> None:
         wall = times["time_ns"].sum() / times["cpu_time_ns"].sum()
         away = factors["other tasks"] * factors["hypervisor"]
         assert away == pytest.approx(wall, rel=0.02)
+
+
+def test_the_time_of_an_event_is_within_its_interval_on_a_core_that_is_much_slower() -> None:
+    run = run_of(bracketed(15, seconds=8, events=2, slices=200, slow={1: 0.3}))
+    times = KV.derived(run)["seconds_per_event"]()
+    assert (times["clean_s_low"] < times["clean_s"]).all()
+    assert (times["clean_s"] < times["clean_s_high"]).all()
 
 
 def test_without_run_delay_nothing_is_said_of_other_tasks() -> None:

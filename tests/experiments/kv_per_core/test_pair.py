@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from perflib.experiments import get
-from perflib.experiments.kv_per_core.pair import pair
+from perflib.experiments.kv_per_core.pair import _divided, pair
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
@@ -41,7 +42,8 @@ def test_the_parts_of_a_guest_are_told_and_multiply_to_the_whole() -> None:
     )
     parts = found([host], [guest])
     assert list(parts) == ["total", *PARTS, "nested paging"]
-    assert parts["own speed"].low < 6 < parts["own speed"].high
+    own = parts["own speed"]
+    assert own.effect == pytest.approx(6, abs=own.high - own.low)  # the ends miss one in twenty
     assert parts["clock"].low < 3 < parts["clock"].high
     assert parts["hypervisor"].low < 100 * 0.05 / 0.95 < parts["hypervisor"].high
     for name in ("own speed", "clock", "hypervisor", "total"):
@@ -82,6 +84,19 @@ def test_without_probes_the_parts_that_cannot_be_told_are_one() -> None:
     parts = found(runs[:1], runs[1:])
     assert {"clock", "own speed", "sibling"} & set(parts) == set()
     assert parts["own speed, clock or sibling"].effect == pytest.approx(10, abs=2)
+
+
+def test_the_whole_is_divided_into_what_both_machines_know() -> None:
+    every = dict.fromkeys([*PARTS, "own speed or clock"], np.zeros(2))
+    for lost, calibrated, first in (
+        ("none", True, ["own speed", "clock", "interrupts"]),
+        ("clock", True, ["own speed or clock", "interrupts"]),
+        ("interrupts", True, ["own speed, clock or sibling", "other tasks"]),
+        ("none", False, ["own speed, clock or sibling", "other tasks"]),
+        ("hypervisor", False, []),
+    ):
+        parts = _divided([every, every | {lost: np.full(2, np.nan)}], calibrated=calibrated)
+        assert parts[: 1 + len(first)] == ["total", *first]
 
 
 def test_a_machine_that_was_never_alone_is_not_called_slow() -> None:

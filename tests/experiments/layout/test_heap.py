@@ -7,11 +7,11 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from perflib.experiments import get
-from perflib.experiments.layout import LayoutParams
 from perflib.experiments.layout.factors import base_environment_bytes, conditions, levels
 from perflib.kernels import build
 from perflib.measure.conditions import environment_bytes
@@ -38,11 +38,6 @@ int main(void) {
 """
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
-
-
 def built(folder: Path, *flags: str, sleeps_ms: int = 0) -> Path:
     (folder / "block.c").write_text(BLOCK.replace("US", str(1000 * sleeps_ms)))
     program = folder / "block"
@@ -50,10 +45,8 @@ def built(folder: Path, *flags: str, sleeps_ms: int = 0) -> Path:
     return program
 
 
-def params(**given: Any) -> LayoutParams:
-    made = EXPERIMENT.params({"job": "command", "job_command": "/bin/true", **given})
-    assert isinstance(made, LayoutParams)
-    return made
+def params(**given: Any) -> Any:
+    return EXPERIMENT.params({"job": "command", "job_command": "/bin/true", **given})
 
 
 def test_a_run_varies_it_beside_the_allocator(tmp_path: Path) -> None:
@@ -151,11 +144,10 @@ def test_a_static_program_cannot_have_it(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_without_a_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(*_: object, **__: object) -> None:
-        msg = "there is no C compiler"
-        raise UserError(msg)
-
-    monkeypatch.setattr("perflib.experiments.layout.factors.build", none)
+    monkeypatch.setattr(
+        "perflib.experiments.layout.factors.build",
+        Mock(side_effect=UserError("there is no C compiler")),
+    )
     with pytest.raises(UserError, match="heap cannot be varied: there is no C compiler"):
         levels(params(factors="heap"))
 

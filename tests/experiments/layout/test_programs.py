@@ -13,12 +13,13 @@ import pytest
 from perflib.experiments import get
 from perflib.experiments.layout.factors import draw
 from perflib.experiments.layout.measure import layout_number
-from perflib.experiments.layout.trials import start
+from perflib.framework.starts import start
 from perflib.instruments.counters.sets import asked_for
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import WorkerError
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.run import Run
+from tests.counted import skip_unless_allowed
 
 EXPERIMENT = get("layout")
 # It loops the longer, the larger its environment is: 5 us a byte or so.
@@ -51,10 +52,7 @@ def measured(**given: Any) -> Run:
     return EXPERIMENT.measure(EXPERIMENT.params({"budget_s": 1.0, **given}))
 
 
-def test_a_program_that_reads_its_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+def test_a_program_that_reads_its_environment(tmp_path: Path) -> None:
     program = compiled(tmp_path, "loops", 500)
     run = measured(
         job="command",
@@ -76,10 +74,7 @@ def test_a_program_that_reads_its_environment(
     assert EXPERIMENT.figures(run).keys() >= {"factors"}
 
 
-def test_two_builds_are_started_in_the_same_layouts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+def test_two_builds_are_started_in_the_same_layouts(tmp_path: Path) -> None:
     a, b = compiled(tmp_path, "a", 400), compiled(tmp_path, "longer_name", 100)
     run = measured(
         job="command",
@@ -102,7 +97,6 @@ def test_two_builds_are_started_in_the_same_layouts(
 def test_what_fails_in_one_layout_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
     monkeypatch.setattr("perflib.experiments.layout.measure._PILOT_SHARE", 1e6)
     script = tmp_path / "script"
     script.write_text('#!/bin/sh\ncase "$0" in *xxxxxxxxxxxxxxxxxxxxxxx*) exit 7;; esac\n')
@@ -131,8 +125,7 @@ def test_what_cannot_be_done_is_said(given: dict[str, Any], says: str) -> None:
         EXPERIMENT.plan(EXPERIMENT.params({"job": "command", **given}))
 
 
-def test_a_program_that_fails_says_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+def test_a_program_that_fails_says_how(tmp_path: Path) -> None:
     with pytest.raises(MeasurementError, match=r"ended with status 3; the last line.*oh no"):
         measured(job="command", job_command="sh -c 'echo oh no >&2; exit 3'")
     with pytest.raises(WorkerError, match="did not end within"):
@@ -142,6 +135,7 @@ def test_a_program_that_fails_says_how(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_what_a_start_is_counted_with(tmp_path: Path) -> None:
+    skip_unless_allowed()
     asked = asked_for(["page-faults"])["events"]
     counts = [
         start([sys.executable, "-c", f"b'x' * ({mib} << 20)"], Conditions(), tmp_path,

@@ -27,7 +27,6 @@ def objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         subprocess.run([cc, "-c", source, "-o", source.with_suffix(".o")], check=True)
     monkeypatch.chdir(tmp_path)
     subprocess.run([cc, "-o", "job", "main.o", "f.o", "g.o"], check=True)
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
     return tmp_path
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import shutil
 import subprocess
-from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ import pytest
 
 from perflib.experiments.aliasing.environment.addresses import pairs_of, with_stack_lower
 from perflib.experiments.aliasing.environment.starts import read_line
-from perflib.experiments.layout import LayoutParams, experiment
+from perflib.experiments.layout import experiment
 from perflib.experiments.layout import simulated as simulating
 from perflib.experiments.layout.factors import conditions
 from perflib.experiments.layout.programs import argv_of
@@ -30,15 +30,8 @@ SMALL: dict[str, Any] = {"factors": ["environment"], "aslr": False, "iterations"
                          "budget_s": 1.0}  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
-
-
-def params(**given: Any) -> LayoutParams:
-    made = experiment.params({**SMALL, **given})
-    assert isinstance(made, LayoutParams)
-    return made
+def params(**given: Any) -> Any:
+    return experiment.params({**SMALL, **given})
 
 
 def aliasing_padding(base_bytes: int, iterations: int) -> int:
@@ -87,11 +80,7 @@ def test_what_has_random_addresses_only_is_not_simulated() -> None:
 
 
 def test_without_an_emulator_the_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(*_: Any, **__: Any) -> None:
-        msg = "no qemu"
-        raise UserError(msg)
-
-    monkeypatch.setattr(simulating, "qemu_counts", none)
+    monkeypatch.setattr(simulating, "qemu_counts", Mock(side_effect=UserError("no qemu")))
     run = experiment.measure(params(simulated_s=20.0))
     assert "nothing is simulated: no qemu" in run.provenance["problems"]
     assert experiment.derived(run)["simulated"]().empty

@@ -14,7 +14,6 @@ import pytest
 from perflib.experiments import get
 from perflib.experiments.layout.table import LayoutTable
 from perflib.model.finding import Finding
-from perflib.model.run import Run
 from perflib.stats.layouts import (
     largest_difference,
     layout_variance,
@@ -22,18 +21,18 @@ from perflib.stats.layouts import (
     permuted_p,
     shifted_correlations,
 )
+from tests.experiments.judged import by_subject, made_run
 from tests.experiments.layout.simulated import trials
 
 EXPERIMENT = get("layout")
 
 
 def findings(samples: pd.DataFrame, **params: Any) -> list[Finding]:
-    given = EXPERIMENT.params(params).model_dump(mode="json")
-    return EXPERIMENT.analyse(Run("layout-x", "layout", given, samples, {}))
+    return EXPERIMENT.analyse(made_run(EXPERIMENT, samples, **params))
 
 
 def found(samples: pd.DataFrame, **params: Any) -> dict[str, Finding]:
-    return {one.subject: one for one in findings(samples, **params)}
+    return by_subject(findings(samples, **params))
 
 
 def own(layout: Mapping[str, Any], spread: float) -> float:
@@ -149,6 +148,8 @@ def test_two_builds_in_the_same_layouts() -> None:
     slower = found(trials(1, fresh=3, b_less=-0.05))["B against A"]
     assert slower.verdict == "refuted"
     assert "B is slower than A" in slower.plain
+    assert slower.plain.endswith("more time")
+    assert "−" not in slower.plain
 
 
 def test_outputs_that_depend_on_the_layout() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,7 @@ from perflib.experiments import get
 from perflib.experiments.machine.analyse import stolen_by_trial
 from perflib.experiments.machine.measure import look
 from perflib.model.run import Run
-from perflib.model.store import load
+from perflib.store.run_files import load
 
 MACHINE = get("machine")
 
@@ -68,8 +67,7 @@ def test_gap_time_serves_where_the_stolen_time_was_not_recorded() -> None:
     assert verdicts(bare) == verdicts(table)
 
 
-def test_measured_for_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+def test_measured_for_real() -> None:
     run = MACHINE.measure(MACHINE.Params.make({"budget_s": 0.5, "spin_ms": 20.0}))
     table = run.samples
     assert set(table["cpu"]) <= os.sched_getaffinity(0)

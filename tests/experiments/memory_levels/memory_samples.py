@@ -18,6 +18,8 @@ from perflib.experiments.memory_levels.measure import sizes
 from perflib.machine.hardware.tlbs import Tlb
 from perflib.model.finding import Finding
 from perflib.model.run import Run
+from tests.experiments.judged import by_subject
+from tests.experiments.made_once import made_once
 
 KIB, MIB = 1 << 10, 1 << 20
 CACHES = {"L1d": 32 * KIB, "L2": MIB, "L3": 32 * MIB}
@@ -82,6 +84,7 @@ def latency_ns(
     return np.asarray(CYCLES[0] * 1000 / mhz + (0.0 if flat else beyond))
 
 
+@made_once
 def samples(
     seed: int = 1,
     *,
@@ -130,48 +133,47 @@ def samples(
         return np.array([(shares or {}).get(int(cpu), 0.0) for cpu in configurations["cpu"]])
 
     longer = (1 + of_core(slow)) * np.where(memory, 1 + of_core(slow_memory), 1.0)
+    each = len(array_bytes)
+    curves = list(itertools.product(cores, orders, backings))
+    count = len(configurations)
     now_ns = 0.0
-    parts = []
+    parts: list[dict[str, NDArray[Any]]] = []
     for round_ in range(rounds):
-        true = np.zeros(len(configurations))
-        mhz = np.zeros(len(configurations))
-        for cpu, order, backing in itertools.product(cores, orders, backings):
-            mine = (
-                configurations["cpu"].eq(cpu)
-                & configurations["order"].eq(order)
-                & configurations["backing"].eq(backing)
-            )
-            mhz[mine] = clock(round_, cpu)
+        clocks = {cpu: clock(round_, cpu) for cpu in cores}
+        mhz = np.repeat([clocks[cpu] for cpu, _, _ in curves], each)
+        true = np.zeros((len(curves), each))
+        for place, (cpu, order, backing) in enumerate(curves):
             huge = backing != "4k" and backed
-            true[mine] = latency_ns(size[mine], order, huge, clock(round_, cpu), walk_ns, flat)
-        true *= longer * (1 + drift * round_ / rounds)
-        true *= np.exp(generator.normal(0, noise, len(configurations)))
-        shuffled = generator.permutation(len(configurations))
-        start_ns = np.zeros(len(configurations))
-        for one in shuffled:
-            start_ns[one] = now_ns
-            now_ns += _TRIAL_NS * (repeats + 10)  # placing the array takes as long as ten
+            true[place] = latency_ns(size[:each], order, huge, clocks[cpu], walk_ns, flat)
+        true = true.ravel() * longer * (1 + drift * round_ / rounds)
+        true *= np.exp(generator.normal(0, noise, count))
+        position = np.argsort(generator.permutation(count))
+        # Placing the array takes as long as ten repeats.
+        start_ns = now_ns + position * (_TRIAL_NS * (repeats + 10))
+        now_ns += count * (_TRIAL_NS * (repeats + 10))
         for repeat in range(repeats):
-            hit = generator.random(len(configurations)) < tails
-            each = true * np.where(hit, 1 + generator.exponential(0.2, len(configurations)), 1.0)
-            each *= np.exp(np.abs(generator.normal(0, noise / 4, len(configurations))))
-            seen = mhz * np.exp(generator.normal(0, 0.001, len(configurations)))
-            loads = np.maximum(2000, _TRIAL_NS / each).astype(np.int64)
-            rows = configurations.assign(
-                round=round_,
-                position=np.argsort(shuffled),
-                repeat=repeat,
-                loads=loads,
-                time_ns=each * loads,
-                latency_ns=each,
-                latency_cycles=each * seen / 1000,
-                core_mhz=seen,
-                start_ns=(start_ns + repeat * _TRIAL_NS).astype(np.int64),
-                involuntary_switches=0,
-                ok=True,
+            hit = generator.random(count) < tails
+            ns = true * np.where(hit, 1 + generator.exponential(0.2, count), 1.0)
+            ns *= np.exp(np.abs(generator.normal(0, noise / 4, count)))
+            seen = mhz * np.exp(generator.normal(0, 0.001, count))
+            loads = np.maximum(2000, _TRIAL_NS / ns).astype(np.int64)
+            parts.append(
+                {
+                    "round": np.full(count, round_),
+                    "position": position,
+                    "repeat": np.full(count, repeat),
+                    "loads": loads,
+                    "time_ns": ns * loads,
+                    "latency_ns": ns,
+                    "latency_cycles": ns * seen / 1000,
+                    "core_mhz": seen,
+                    "start_ns": (start_ns + repeat * _TRIAL_NS).astype(np.int64),
+                }
             )
-            parts.append(rows)
-    made = pd.concat(parts, ignore_index=True)
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    places = np.tile(np.arange(count), len(parts))
+    made = configurations.iloc[places].reset_index(drop=True).assign(**columns)
+    made = made.assign(involuntary_switches=0, ok=True)
     return made.sort_values("start_ns", kind="stable", ignore_index=True)
 
 
@@ -196,7 +198,7 @@ def beside_sibling(
     alone
         The share of the time that a core has for itself; by core where they differ.
     part
-        What is left of a cache beside a busy sibling: 0.5 is half of it.
+        What is left of a cache next to a busy sibling: 0.5 is half of it.
     slower
         How much longer a load takes there in the mean, beside what smaller caches cost.
     spike
@@ -274,7 +276,4 @@ def run_of(table: pd.DataFrame, provenance: Mapping[str, Any] | None = None, **p
 
 def findings(table: pd.DataFrame, **more: Any) -> dict[str, Finding]:
     """What the analysis finds, by subject."""
-    found = experiment.analyse(run_of(table, **more))
-    named = {finding.subject: finding for finding in found}
-    assert len(named) == len(found)
-    return named
+    return by_subject(experiment.analyse(run_of(table, **more)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,21 +12,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.cli import main
 from perflib.experiments.memory_levels import ORDERS, MemoryLevelsParams, experiment, measure
 from perflib.experiments.memory_levels.measure import sizes, warm_loads
 from perflib.experiments.memory_levels.table import MemoryTable
 from perflib.experiments.memory_levels.tables import pairs
-from perflib.experiments.memory_levels.trials import Configuration, Trials
+from perflib.experiments.memory_levels.trials import ArrayConfiguration, Trials
 from perflib.machine.settings.changes import settings
 from perflib.measure import arrays as memory_arrays
 from perflib.measure.arrays import SAMPLE, Arrays
 from perflib.measure.pages import backings
-from perflib.measure.pages.backings import resolve, with_pool
-from perflib.measure.pages.text_backings import DATA_BACKINGS, why_not
-from perflib.measure.process import Worker, WorkerError
+from perflib.measure.pages.backings import resolve, why_not, with_pool
+from perflib.measure.pages.kinds import DATA_BACKINGS
 from perflib.model.errors import MeasurementError, UserError
-from perflib.model.store import load, runs
+from perflib.store.run_files import load, runs
+from tests.experiments.commands import command
 from tests.experiments.memory_levels.memory_samples import KIB, MIB, REQUIRED, samples
 
 CPUS = sorted(os.sched_getaffinity(0))
@@ -48,14 +46,10 @@ needs_pool = pytest.mark.skipif(
     bool(NO_POOL) or os.geteuid() != 0, reason=f"no huge pages of the pool: {NO_POOL or 'not root'}"
 )
 # They change, or depend on, the machine's huge pages: one after the other.
-pytestmark = [pytest.mark.xdist_group("huge pages"), needs_this_processor]
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
-    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
-    return tmp_path
+pytestmark = [
+    pytest.mark.xdist_group("huge pages"),
+    needs_this_processor,
+]
 
 
 def plan(**given: Any) -> dict[str, Any]:
@@ -66,37 +60,11 @@ def plan(**given: Any) -> dict[str, Any]:
         return made | experiment.pilot(wanted, made)
 
 
-def params(**given: Any) -> MemoryLevelsParams:
-    made = experiment.params({**TINY, **given})
-    assert isinstance(made, MemoryLevelsParams)
-    return made
+def params(**given: Any) -> Any:
+    return experiment.params({**TINY, **given})
 
 
 # --- parameters ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["orders", "backings"])
-@pytest.mark.parametrize("empty", [[], "", ","])
-def test_empty_lists_are_refused(name: str, empty: object) -> None:
-    with pytest.raises(UserError, match=f"parameter '{name}'"):
-        params(**{name: empty})
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"orders": "windw"}, "orders: unknown order 'windw': did you mean 'window'"),
-        ({"orders": ["random", "lmbnch"]}, "unknown order 'lmbnch': did you mean 'lmbench'"),
-        ({"smallest_kib": 0}, "parameter 'smallest_kib': 0"),
-        ({"largest_mib": 1 << 20}, "parameter 'largest_mib': 1048576"),
-        ({"trial_ms": 0}, "parameter 'trial_ms': 0"),
-        ({"repeats": 26}, "parameter 'repeats': 26"),
-        ({"order": "random"}, "unknown parameter 'order': did you mean 'orders'"),
-    ],
-)
-def test_wrong_parameters_are_sentences(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(UserError, match=says):
-        params(**given)
 
 
 def test_a_run_of_one_repeat_cannot_outlast_its_workers_patience() -> None:
@@ -108,18 +76,11 @@ def test_a_run_of_one_repeat_cannot_outlast_its_workers_patience() -> None:
     assert 1e-3 * most["trial_ms"] * most["repeats"] < memory_arrays._TIMEOUT_S / 2
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"smallest_kib": 4096}, "smallest_kib: 4096 KiB is more than the largest array, 1024 KiB"),
-        ({"backings": ["4kb"]}, "backings: unknown backing '4kb': did you mean '4k'"),
-        ({"backings": ["hugectl"]}, "unknown backing 'hugectl'"),
-        ({"cores": [4095]}, "no CPU 4095"),
-    ],
-)
-def test_what_cannot_be_planned_is_a_sentence(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(UserError, match=says):
-        experiment.measure(params(**given))
+def test_what_cannot_be_planned_is_a_sentence() -> None:
+    with pytest.raises(UserError, match="smallest_kib: 4096 KiB is more than the largest array, 1"):
+        experiment.measure(params(smallest_kib=4096))
+    with pytest.raises(UserError, match="unknown backing 'hugectl'"):
+        experiment.measure(params(backings=["hugectl"]))
     assert runs() == []
 
 
@@ -212,7 +173,7 @@ def test_planning_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_each_core_order_backing_and_size_is_a_configuration_once() -> None:
     made = plan(backings=["4k"], cores=CPUS[:2], orders=["window", "random", "window"])
-    found = [Configuration(*one) for one in made["configurations"]]
+    found = [ArrayConfiguration(*one) for one in made["configurations"]]
     assert made["sizes"] == [KIB << n for n in range(4, 11)]
     assert [one[:4] for one in found] == [
         (cpu, order, "4k", size)
@@ -250,14 +211,14 @@ def test_huge_pages_come_with_their_control() -> None:
 
 
 def test_backings_that_fail_are_absent_with_their_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Arrays.lay
+    real = Arrays.place
 
     def lay(self: Arrays, key: Any, *, backing: str, **more: Any) -> str:
         return (
             "found something else" if backing == "4k" else real(self, key, backing=backing, **more)
         )
 
-    monkeypatch.setattr(Arrays, "lay", lay)
+    monkeypatch.setattr(Arrays, "place", lay)
     with pytest.raises(MeasurementError, match=r"none of the backings .* 4k: found something else"):
         plan(backings=["4k"])
 
@@ -271,6 +232,7 @@ def test_the_pool_is_reserved_and_given_back() -> None:
     assert run.samples["ok"].all()
 
 
+@pytest.mark.slow  # the kernel gathers 4 GiB for them
 def test_pages_of_1_gib_are_reserved_used_and_given_back() -> None:
     absent = resolve(["hugetlb_1g"], tuple(DATA_BACKINGS), 4, {})["absent"]
     if absent:
@@ -295,12 +257,6 @@ def test_as_many_pages_of_1_gib_are_reserved_as_an_array_and_the_control_take(
     }  # fmt: skip
 
 
-def test_another_processor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    with pytest.raises(UserError, match="memory_levels runs on x86-64 only, and this is aarch64"):
-        plan()
-
-
 # --- what goes wrong on the way ------------------------------------------------------------------
 
 
@@ -320,7 +276,7 @@ class FakeArrays:
         self.unplaced, self.gone, self.mhz, self.probes_ns = unplaced, gone, mhz, probes_ns
         self.runs = 0
 
-    def lay(self, _key: str, **_requested: Any) -> str:
+    def place(self, _key: str, **_requested: Any) -> str:
         return self.unplaced
 
     def run(self, _key: str, cpu: int, _warm: int, loads: int, repeats: int) -> Any:
@@ -335,7 +291,7 @@ class FakeArrays:
 
 
 def trials(arrays: FakeArrays, *turn: Any) -> Trials:
-    one = Configuration(CPU, "window", "4k", 16 * KIB, 2000, 256, *turn)
+    one = ArrayConfiguration(CPU, "window", "4k", 16 * KIB, 2000, 256, *turn)
     return Trials(arrays, [one], params(), 2)  # type: ignore[arg-type]
 
 
@@ -372,9 +328,9 @@ def probes(share_alone: float, seed: int = 1) -> Callable[[int], Any]:
 def test_a_core_that_is_seldom_alone_is_visited_until_it_was() -> None:
     fake = FakeArrays(probes_ns=probes(0.4))
     made = trials(fake, 1, 0, True)
-    rows = [len(made.take(round_, 0)["repeat"]) for round_ in range(300)]
+    rows = [len(made.take(round_, 0)["repeat"]) for round_ in range(120)]
     assert set(rows[:5]) == {2}, "nothing is known yet"
-    assert set(rows[100:]) == {2, 4, 6, 8}
+    assert set(rows[60:]) == {2, 4, 6, 8}
     wanted = made.take(0, 0)
     assert wanted["repeat"] == list(range(len(wanted["repeat"])))
 
@@ -382,14 +338,14 @@ def test_a_core_that_is_seldom_alone_is_visited_until_it_was() -> None:
 @pytest.mark.parametrize("share_alone", [0.0, 1.0])
 def test_where_being_alone_cannot_be_told_no_time_is_spent_on_it(share_alone: float) -> None:
     made = trials(FakeArrays(probes_ns=probes(share_alone)), 1, 0, True)
-    assert {len(made.take(round_, 0)["repeat"]) for round_ in range(200)} == {2}
+    assert {len(made.take(round_, 0)["repeat"]) for round_ in range(120)} == {2}
     never = [text for text in made.violated if "never seen alone" in text]
     assert len(never) == (share_alone == 0.0)
 
 
 def test_arrays_that_others_share_are_not_repeated() -> None:
     made = trials(FakeArrays(probes_ns=probes(0.2)), 1, 0, False)
-    assert {len(made.take(round_, 0)["repeat"]) for round_ in range(200)} == {2}
+    assert {len(made.take(round_, 0)["repeat"]) for round_ in range(120)} == {2}
 
 
 def test_some_arrays_are_visited_in_some_rounds() -> None:
@@ -404,7 +360,7 @@ def test_every_curve_of_a_core_has_small_arrays_dense_and_the_largest_in_the_sam
 ) -> None:
     large_machine(256 * KIB, None)
     made = plan(backings=["4k"], orders=["random", "window"], sizes_per_doubling=2)
-    found = [Configuration(*one) for one in made["configurations"]]
+    found = [ArrayConfiguration(*one) for one in made["configurations"]]
     for one in found:
         main, own = one.order == "window", one.array_bytes <= made["own_bytes"]
         assert one.until_alone == (main and own)
@@ -435,89 +391,11 @@ def test_a_trial_that_fails_is_marked_and_reported_once(
     assert made.violated == [FakeArrays.violated[0], f"4k on cpu{CPU}, in some trials: {says}"]
 
 
-@pytest.mark.skipif(len(CPUS) < 2, reason="one CPU: there is no other to take away")
-def test_a_core_that_is_taken_away_during_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker is confined to the other core before the second round."""
-    real = Trials.take
-    lost, kept = CPUS[:2]
-
-    def take(self: Trials, round_: int, one: int) -> Any:
-        if round_ == 2:
-            raise KeyboardInterrupt
-        if round_ == 1:
-            worker = self._arrays._workers[0]
-            assert worker.pid is not None
-            os.sched_setaffinity(worker.pid, {kept})
-        return real(self, round_, one)
-
-    class Confined(Worker):
-        """A kernel that is confined by a control group refuses the lost core."""
-
-        def call(self, function: str, *arguments: Any, timeout_s: float) -> Any:
-            answer, outs = super().call(function, *arguments, timeout_s=timeout_s)
-            confined = self.pid is not None and lost not in os.sched_getaffinity(self.pid)
-            wanted = {"chase_lay": 6, "chase_run": 1}.get(function)
-            refused = wanted is not None and confined and arguments[wanted] == lost
-            return (7 * 65536 + 22, outs) if refused else (answer, outs)
-
-    monkeypatch.setattr("perflib.measure.workers.Worker", Confined)
-    monkeypatch.setattr(Trials, "take", take)
-    run = experiment.measure(params(cores=[lost, kept], backings="4k", budget_s=60.0))
-    frame = run.samples
-    assert frame["ok"][frame["round"] == 0].all()
-    assert not frame["ok"][(frame["round"] > 0) & (frame["cpu"] == lost)].any()
-    assert frame["ok"][frame["cpu"] == kept].all()
-    problems = [one for one in run.provenance["problems"] if "never seen alone" not in one]
-    (problem,) = problems  # beside what a busy host adds
-    assert f"cpu{lost} cannot be used" in problem
-    assert experiment.analyse(run)
-
-
-def test_a_worker_that_dies_costs_its_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Trials.take
-    killed: list[int] = []
-
-    def take(self: Trials, round_: int, one: int) -> Any:
-        if round_ == 2:
-            raise KeyboardInterrupt
-        worker = self._arrays._workers[0]
-        if round_ == 1 and not killed and worker.pid is not None:
-            killed.append(worker.pid)
-            os.kill(worker.pid, signal.SIGKILL)
-        return real(self, round_, one)
-
-    monkeypatch.setattr(Trials, "take", take)
-    run = experiment.measure(params(backings="4k", budget_s=60.0))
-    assert len(killed) == 1
-    assert run.provenance["failed_trials"] == 1
-    assert any("SIGKILL" in problem for problem in run.provenance["problems"])
-    assert run.samples["ok"].all()
-    planned = [Configuration(*one) for one in run.provenance["plan"]["configurations"]]
-    trials_of = run.samples.drop_duplicates(["order", "array_bytes", "round"])["round"]
-    for round_, lost in ((0, 0), (1, 1)):
-        visited = sum(one.visited(round_) for one in planned)
-        assert (trials_of == round_).sum() == visited - lost
-
-
-def test_a_worker_that_always_dies_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = params(backings="4k")
-    piloted = experiment.pilot(made, experiment.plan(made))
-    monkeypatch.setattr(type(experiment), "pilot", lambda *_: piloted)
-
-    def run_(*_: Any) -> Any:
-        msg = "it crashed"
-        raise WorkerError(msg)
-
-    monkeypatch.setattr(Arrays, "run", run_)
-    with pytest.raises(MeasurementError, match="it crashed"):
-        experiment.measure(made)
-
-
 def test_where_nothing_is_ok_the_run_is_kept_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     made = params(backings="4k")
     piloted = experiment.pilot(made, experiment.plan(made))
     monkeypatch.setattr(type(experiment), "pilot", lambda *_: piloted)
-    monkeypatch.setattr(Arrays, "lay", lambda *_, **__: "no memory on that node")
+    monkeypatch.setattr(Arrays, "place", lambda *_, **__: "no memory on that node")
     run = experiment.measure(made)
     assert not run.samples["ok"].any()
     assert "no memory on that node" in run.provenance["problems"][0]
@@ -533,9 +411,7 @@ def test_a_short_run_from_the_command_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     words = ["-p", "budget_s=0.4", "-p", "largest_mib=1", "-p", "trial_ms=0.05", "-p", "repeats=2"]
-    with pytest.raises(SystemExit) as caught:
-        main(["run", "memory_levels", *words, "-p", "orders=window,sequential"])
-    assert caught.value.code == 0
+    assert command("run", "memory_levels", *words, "-p", "orders=window,sequential") == 0
     assert "L1d" in capsys.readouterr().out
     (entry,) = runs()
     run = load(entry.id)
@@ -544,7 +420,7 @@ def test_a_short_run_from_the_command_line(
     assert set(run.samples["backing"]) == set(run.provenance["plan"]["backings"])
     assert run.provenance["kernel"]["kernel"] == "memory_chase"
     assert set(run.samples["cpu"]) == {CPU}
-    assert (run.samples["core_mhz"] > 100).all()
+    assert run.samples["core_mhz"].median() > 100  # of one that was pushed aside it is far less
     drawn = experiment.figures(run)
     assert "latency" in drawn
     assert ("ratios" in drawn) == bool(pairs(MemoryTable.of(run).alone))  # none if never alone
@@ -552,9 +428,7 @@ def test_a_short_run_from_the_command_line(
     assert {"memory", *(["prefetcher"] if "ratios" in drawn else [])} <= subjects
     path = tmp_path / "mine.csv"
     samples(rounds=4)[REQUIRED].to_csv(path, index=False)
-    with pytest.raises(SystemExit) as caught:
-        main(["analyse", "memory_levels", "--samples", str(path)])
-    assert caught.value.code == 0
+    assert command("analyse", "memory_levels", "--samples", str(path)) == 0
     assert "memory" in capsys.readouterr().out
 
 
@@ -580,10 +454,3 @@ def test_a_run_is_interrupted_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(run.samples) > len(taken)
     counts = run.samples.groupby(["round", "order", "array_bytes"]).size()
     assert (counts % 2 == 0).all()
-
-
-def test_what_others_published_stands_beside_it() -> None:
-    table = experiment.published()
-    assert table is not None
-    assert {4.0, 220.0, 185.0} <= set(table["latency_cycles"])
-    assert experiment.documentation()["notebook"] == "06_memory_levels"

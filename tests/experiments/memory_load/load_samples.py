@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,8 @@ import pandas as pd
 from perflib.experiments.memory_load import experiment
 from perflib.measure.schedule import round_order
 from perflib.model.finding import Finding
-from perflib.model.run import Run
+from tests.experiments.judged import by_claim, made_run
+from tests.experiments.made_once import made_once
 
 RATES = (10.0, 40.0, 70.0, 100.0)
 MOST_GB_S = 20.0
@@ -30,6 +32,7 @@ def queue(gb_s: float) -> float:
     return 0.5 * (gb_s / MOST_GB_S) ** 4
 
 
+@made_once
 def samples(
     seed: int = 1,
     curve: Curve = nothing,
@@ -153,15 +156,11 @@ def _probes(generator: np.random.Generator, row: dict[str, Any], probes: str) ->
     return dict(zip(names, (*seen, 2200.0, 2200.0), strict=True))
 
 
-def run_of(rows: pd.DataFrame, provenance: dict[str, Any] | None = None, **given: Any) -> Run:
-    params = experiment.params(given).model_dump(mode="json")
-    return Run("memory_load-x", "memory_load", params, rows, provenance or {})
+run_of = functools.partial(made_run, experiment)
 
 
-def findings(rows: pd.DataFrame, provenance: dict[str, Any] | None = None, **given: Any
-             ) -> dict[str, list[Finding]]:  # fmt: skip
+def findings(
+    rows: pd.DataFrame, provenance: dict[str, Any] | None = None
+) -> dict[str, list[Finding]]:
     """By claim."""
-    found: dict[str, list[Finding]] = {}
-    for one in experiment.analyse(run_of(rows, provenance, **given)):
-        found.setdefault(one.of.name, []).append(one)
-    return found
+    return by_claim(experiment.analyse(run_of(rows, provenance)))

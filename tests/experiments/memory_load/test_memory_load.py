@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +13,28 @@ import pandas as pd
 import pytest
 from matplotlib.patches import Rectangle
 
-from perflib.cli import main
 from perflib.experiments.memory_load import KINDS, MemoryLoadParams, experiment, measure
 from perflib.experiments.memory_load.measure import array_bytes, pairs_of
-from perflib.experiments.memory_load.streams import ACCOUNT, Streams, moved_by
 from perflib.experiments.memory_load.trials import (
-    Configuration,
+    LoadConfiguration,
     LoadTrials,
     Pair,
-    calibrate_delays,
-    delays_of,
 )
 from perflib.lab.theme import figures as figures_of
 from perflib.lab.theme import png
+from perflib.machine.hardware.caches import Cache
 from perflib.machine.hardware.topology import topology
 from perflib.measure.arrays import SAMPLE, Arrays
 from perflib.measure.process import WorkerError
+from perflib.measure.streams import (
+    ACCOUNT,
+    Streams,
+    calibrate_delays,
+    delays_of,
+    moved_by,
+)
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.run import Run
-from perflib.model.store import load, runs
 from tests.experiments.memory_load.load_samples import queue, run_of, samples
 from tests.experiments.topologies import places
 from tests.reference import memory_load as reference
@@ -51,42 +54,11 @@ needs_two_cores = pytest.mark.skipif(len(CPUS) < 2, reason="this needs two cores
 pytestmark = needs_this_processor
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
-    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
-    return tmp_path
-
-
-def params(**given: Any) -> MemoryLoadParams:
-    made = experiment.params({**TINY, **given})
-    assert isinstance(made, MemoryLoadParams)
-    return made
+def params(**given: Any) -> Any:
+    return experiment.params({**TINY, **given})
 
 
 # --- parameters ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"traffic": "raed"}, "parameter 'traffic': 'raed'"),
-        ({"kinds": "tirad"}, "kinds: unknown kind 'tirad': did you mean 'triad'"),
-        ({"kinds": []}, "parameter 'kinds'"),
-        ({"rates": [0]}, "parameter 'rates'"),
-        ({"rates": "100"}, "parameter 'rates'"),
-        ({"rates": [True]}, "parameter 'rates'"),
-        ({"rates": "fast"}, "parameter 'rates'"),
-        ({"array_mib": 0}, "parameter 'array_mib': 0"),
-        ({"trial_ms": 0}, "parameter 'trial_ms': 0"),
-        ({"repeats": 26}, "parameter 'repeats': 26"),
-        ({"backing": "hugetlb"}, "parameter 'backing': 'hugetlb'"),
-        ({"rate": 5}, "unknown parameter 'rate': did you mean 'rates'"),
-    ],
-)
-def test_wrong_parameters_are_sentences(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(UserError, match=says):
-        params(**given)
 
 
 def test_parameters_as_a_command_line_has_them() -> None:
@@ -182,21 +154,17 @@ def test_a_memory_policy_is_refused() -> None:
 
 
 def test_another_processor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    with pytest.raises(UserError, match="memory_load runs on x86-64 only, and this is aarch64"):
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    with pytest.raises(UserError, match="are written for x86-64 and aarch64, and this is riscv64"):
         experiment.plan(params())
 
 
-def test_without_nontemporal_stores_their_kind_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Streams, "nontemporal", lambda _: False)
-    given = params(kinds="all")
-    made = experiment.plan(given)
-    found = experiment.pilot(given, made)
-    assert "nt_write" not in {one.kind for one in found["configurations"]}
-    assert any("non-temporal" in sentence for sentence in found["absent"])
-    given = params(traffic="nt_write")
-    with pytest.raises(UserError, match="traffic: nt_write"):
-        experiment.pilot(given, experiment.plan(given))
+def test_lines_of_another_size_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    wide = [Cache(1, "data", 64 << 10, 4, 256, 64, (0,))]
+    monkeypatch.setattr("perflib.machine.hardware.caches.caches", lambda: wide)
+    with pytest.raises(UserError, match="cache lines of 64 bytes, and this processor's have 256"):
+        experiment.plan(params())
 
 
 # --- trials --------------------------------------------------------------------------------------
@@ -211,7 +179,7 @@ class FakeArrays:
     def __contains__(self, _: object) -> bool:
         return self.laid > 0
 
-    def lay(self, _key: object, **_requested: Any) -> str:
+    def place(self, _key: object, **_requested: Any) -> str:
         self.laid += 1
         return ""
 
@@ -255,7 +223,9 @@ class FakeStreams:
 PAIR = Pair(0, 0, 0, 0, (1, 2))
 
 
-def trial(configuration: Configuration, streams: Any = None, arrays: Any = None) -> pd.DataFrame:
+def trial(
+    configuration: LoadConfiguration, streams: Any = None, arrays: Any = None
+) -> pd.DataFrame:
     arrays, streams = arrays or FakeArrays(), streams or FakeStreams()
     made = LoadTrials(
         arrays, streams, [PAIR], [configuration],
@@ -265,16 +235,16 @@ def trial(configuration: Configuration, streams: Any = None, arrays: Any = None)
 
 
 def test_a_trial_is_a_row_for_each_repeat() -> None:
-    frame = trial(Configuration(0, "latency", (1, 2), "read", "memory"))
+    frame = trial(LoadConfiguration(0, "latency", (1, 2), "read", "memory"))
     assert set(frame) | {"round", "position"} == {column.name for column in experiment.columns}
     assert frame["latency_ns"].tolist() == [100.0] * 3
     assert frame["bandwidth_gb_s"].tolist() == [20.0] * 3, "of both together"
     assert frame["streams"].tolist() == ["1-2"] * 3
-    idle = trial(Configuration(0, "latency", (), "read", "idle", 0.0))
+    idle = trial(LoadConfiguration(0, "latency", (), "read", "idle", 0.0))
     assert set(idle) == set(frame)
     assert idle["core_share"].isna().all()
     assert idle["bandwidth_gb_s"].tolist() == [0.0] * 3
-    alone = trial(Configuration(0, "bandwidth", (2,), "triad", "memory"))
+    alone = trial(LoadConfiguration(0, "bandwidth", (2,), "triad", "memory"))
     assert set(alone) == set(frame)
     assert alone["cpu"].tolist() == [2]
     assert alone["bandwidth_gb_s"].tolist() == pytest.approx([10.0])
@@ -282,12 +252,12 @@ def test_a_trial_is_a_row_for_each_repeat() -> None:
 
 
 def test_in_their_caches_cores_use_no_bandwidth() -> None:
-    frame = trial(Configuration(0, "latency", (1,), "read", "cache", 0.0))
+    frame = trial(LoadConfiguration(0, "latency", (1,), "read", "cache", 0.0))
     assert frame["bandwidth_gb_s"].tolist() == [0.0] * 3
 
 
 def test_a_trial_goes_on_until_cores_had_their_time_but_not_for_ever() -> None:
-    one = Configuration(0, "latency", (1,), "read", "memory")
+    one = LoadConfiguration(0, "latency", (1,), "read", "memory")
     assert len(trial(one)) == 3
     starved = trial(one, streams=FakeStreams(share=0.5))
     assert len(starved) == 12
@@ -296,7 +266,7 @@ def test_a_trial_goes_on_until_cores_had_their_time_but_not_for_ever() -> None:
 
 def test_a_core_that_was_not_at_work_has_no_share() -> None:
     frame = trial(
-        Configuration(0, "latency", (1,), "read", "memory"), streams=FakeStreams(at_work=False)
+        LoadConfiguration(0, "latency", (1,), "read", "memory"), streams=FakeStreams(at_work=False)
     )
     assert frame["core_share"].tolist() == [0.0] * 12
     assert frame["ok"].all(), "the analysis judges it"
@@ -305,7 +275,7 @@ def test_a_core_that_was_not_at_work_has_no_share() -> None:
 @pytest.mark.parametrize("what", ["latency", "bandwidth"])
 @pytest.mark.parametrize("fault", [FakeStreams(late="late"), FakeStreams(wrong="wrong")])
 def test_what_fails_is_marked(what: str, fault: FakeStreams) -> None:
-    frame = trial(Configuration(0, what, (1,), "read", "memory"), streams=fault)
+    frame = trial(LoadConfiguration(0, what, (1,), "read", "memory"), streams=fault)
     assert len(frame)
     assert not frame["ok"].any()
     experiment.check_samples(frame.assign(round=0))
@@ -319,7 +289,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PERFLIB_HOME", str(tmp_path_factory.mktemp("run")))
         patched.setenv("PERFLIB_PROGRESS", "none")
-        return experiment.measure(params(cores=CPUS[:2], budget_s=1.0))
+        stop = threading.Event()
+
+        def progress(status: Any) -> None:
+            if status.rounds >= 4:  # however long they take: every kind was visited
+                stop.set()
+
+        return experiment.measure(params(cores=CPUS[:2], budget_s=600.0), progress, stop)
 
 
 def test_a_run_has_every_rate_and_every_set_of_cores(run: Run) -> None:
@@ -335,11 +311,12 @@ def test_a_run_has_every_rate_and_every_set_of_cores(run: Run) -> None:
 
 def test_a_run_can_be_analysed_and_drawn(run: Run) -> None:
     found = experiment.analyse(run)
-    assert {one.of.name for one in found} >= {"latency_rises", "knee", "below_peak"}
+    assert {one.of.name for one in found} >= {"latency_rises", "knee"}, "whatever else runs here"
     for one in found:
         assert one.plain
-    for table in experiment.derived(run).values():
-        assert len(table())
+    made = {name: table() for name, table in experiment.derived(run).items()}
+    assert made.keys() == experiment.tables.keys()
+    assert len(made["curve"])
 
 
 def test_one_core_is_measured_and_says_what_stays_open() -> None:
@@ -366,7 +343,7 @@ def test_a_core_that_cannot_be_used_ends_the_pilot() -> None:
             return "a core cannot be used"
 
     with pytest.raises(MeasurementError, match="a core cannot be used"):
-        calibrate_delays(Refusing(), PAIR, "read", [50])  # type: ignore[arg-type]
+        calibrate_delays(Refusing(), 0, [1], "read", [50])  # type: ignore[arg-type]
 
 
 def test_memory_that_is_elsewhere_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,30 +352,10 @@ def test_memory_that_is_elsewhere_is_a_sentence(monkeypatch: pytest.MonkeyPatch)
         experiment.measure(params())
 
 
-def test_a_run_is_interrupted_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, taken = LoadTrials.take, list[int]()
-
-    def take(self: LoadTrials, round_: int, configuration: int) -> Any:
-        if len(taken) == 2:  # within the first round, which a busy machine may end with
-            sys.exit(1)
-        taken.append(configuration)
-        return real(self, round_, configuration)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LoadTrials, "take", take)
-        with pytest.raises(SystemExit):
-            experiment.measure(params())
-    ((name, status),) = [(entry.id, entry.status) for entry in runs()]
-    assert status == "interrupted"
-    again = experiment.resume(name)
-    assert again.samples["round"].max() >= 0
-    assert set(again.samples["load"]) >= {"idle", "memory"}
-
-
 def test_a_worker_that_dies_costs_its_trial_and_threads_die_with_it() -> None:
     with Arrays(params().conditions(None)) as arrays, Streams(params().conditions(None)) as streams:
         pair = Pair(0, 0, CPU, CPU, (CPUS[-1],))
-        one = Configuration(0, "bandwidth", (CPUS[-1],), "read", "memory")
+        one = LoadConfiguration(0, "bandwidth", (CPUS[-1],), "read", "memory")
         made = LoadTrials(
             arrays, streams, [pair], [one], nodes={CPU: None}, array_bytes=MIB, backing="4k",
             loads=1000, trial_ms=0.1, repeats=2, seed=1,
@@ -412,32 +369,6 @@ def test_a_worker_that_dies_costs_its_trial_and_threads_die_with_it() -> None:
             streams.end([(0, 1)])
         assert not Path(f"/proc/{pid}").exists()
         assert pd.DataFrame(made.take(1, 0))["ok"].all(), "placed again"
-
-
-def command(*words: str) -> int:
-    """What the command answers."""
-    with pytest.raises(SystemExit) as caught:
-        main(list(words))
-    assert isinstance(caught.value.code, int)
-    return caught.value.code
-
-
-def test_the_command_measures_and_refuses(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = [f"-p{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
-             for name, value in TINY.items()]  # fmt: skip
-    assert command("run", "memory_load", *words) == 0
-    (made,) = runs()
-    assert load(made.id).experiment == "memory_load"
-    capsys.readouterr()
-    assert command("run", "memory_load", "-pkinds=tirad") == 2
-    said = capsys.readouterr().err
-    assert "did you mean 'triad'" in said
-    assert "Traceback" not in said
-    monkeypatch.setattr(measure, "free_bytes", lambda: 64 * MIB)
-    assert command("run", "memory_load", "-parray_mib=512") == 2
-    assert "array_mib" in capsys.readouterr().err
 
 
 # --- figures -------------------------------------------------------------------------------------
@@ -459,8 +390,7 @@ def test_figures_show_the_tables() -> None:
     (beside,) = found["bandwidth"].axes
     heights = sorted(one.get_height() for one in beside.patches if isinstance(one, Rectangle))
     assert heights == pytest.approx(sorted(experiment.derived(made)["bandwidth"]()["gb_s"]))
-    for figure in figures_of(made).values():
-        assert png(figure).startswith(b"\x89PNG")
+    assert png(figures_of(made)["curve"]).startswith(b"\x89PNG")
 
 
 def test_figures_of_one_core_and_of_two_nodes() -> None:
@@ -486,7 +416,7 @@ def test_each_pair_of_nodes_is_measured_and_reported(monkeypatch: pytest.MonkeyP
     """Two nodes by name: a core on each, so each is loaded by the other."""
     pretended = places({CPUS[0]: 0, CPUS[1]: 1})
     monkeypatch.setattr(measure, "topology", lambda: pretended)
-    made = experiment.measure(params(cores=CPUS[:2], budget_s=1.0))
+    made = experiment.measure(params(cores=CPUS[:2], budget_s=0.5))
     assert made.samples["ok"].all()
     summary = experiment.derived(made)["summary"]()
     pairs = summary[["memory_node", "core_node"]].to_numpy().tolist()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from perflib.experiments.threads import experiment
 from perflib.instruments.threads.use import CLASSES
 from perflib.lab.theme import themed
 from perflib.model.run import Run
-from perflib.model.store import saved_path
+from perflib.store.run_files import saved_path
 from tests.experiments.threads.thread_samples import SHARES, samples
 from tests.instruments.threads.made import made_recording
 
@@ -77,10 +76,6 @@ def test_versions_of_a_users_own_and_none() -> None:
     assert "Jones 2015 (VTune, 8 threads)" not in legend(found["overhead"])
 
 
-def test_one_round_has_no_intervals_and_is_drawn() -> None:
-    assert len(drawn(samples(rounds=1))) == 6
-
-
 def test_a_running_job_has_what_its_profile_says() -> None:
     frame = samples(versions={"running": ("formula",)}, rounds=12)
     frame = frame[frame["configuration"] == "profiled"].assign(round=0, self_report=None)
@@ -112,15 +107,7 @@ def test_without_a_profile_nothing_is_drawn() -> None:
     assert drawn(frame) == {}
 
 
-def test_many_threads_fit() -> None:
-    found = drawn(samples(threads=64, rounds=3))
-    assert found["concurrency"].axes[0].get_xlim()[1] < 66
-
-
-def test_what_is_drawn_of_recordings_needs_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+def test_what_is_drawn_of_recordings_needs_them() -> None:
     run = Run(
         "threads-20261124-000000-made-abcdefgh",
         "threads",

@@ -49,7 +49,8 @@ def test_waits_are_shares_of_the_threads_time_beside_the_self_report() -> None:
     table = ThreadTable(samples(off=0.03, ready=0.1))
     waits = table.waits("Initial")
     assert waits[0].lock == "formula_lock"
-    assert (waits[0].first, waits[0].profiles) == (24, 24)
+    assert table.first_of("Initial", ["formula_lock", "class_lock"]) == {"formula_lock": 24}
+    assert waits[0].gain.effect == pytest.approx(0.8 * waits[0].share.effect, rel=0.1)
     for one in waits:
         share = 100 * SHARES[table.points_of("Initial")[one.lock]]
         assert one.reported.effect == pytest.approx(share, rel=0.1)
@@ -78,17 +79,8 @@ def test_segments_of_one_recording_count_as_rounds() -> None:
     table = ThreadTable(frame)
     assert math.isfinite(table.concurrency("running").half_width)
     (wait,) = table.waits("running")
-    assert wait.profiles == 12
+    assert table.first_of("running", [wait.lock]).total() == 12
     assert math.isnan(wait.reported.effect)
-
-
-def test_samples_of_a_user_need_no_profile() -> None:
-    frame = samples(rounds=4)[["version", "configuration", "round", "threads", "job_time_s"]]
-    table = ThreadTable(frame)
-    assert not table.is_profiled("Initial")
-    assert table.waits("Initial") == []
-    assert table.speedup("Initial").effect > 1
-    assert math.isnan(table.concurrency("Initial").effect)
 
 
 def test_rows_that_cannot_be_used_are_left_out_or_refused() -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -23,19 +22,12 @@ from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
 from perflib.measure.jobs import event_loop
 from perflib.measure.process import WorkerError
-from perflib.measure.schedule import Columns
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.run import Run
-from perflib.model.store import load, runs_dir
+from perflib.store.run_files import load, runs_dir
 from tests.experiments.threads.fake_event_loop import FakeLoop
 
 SMALL: dict[str, Any] = {"budget_s": 0.2, "events": 5, "threads": 2, "versions": ["Final"]}
-
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
 
 
 @pytest.fixture
@@ -65,24 +57,6 @@ def test_versions_are_presets_or_lists_of_points() -> None:
     ):
         with pytest.raises(UserError, match=f"parameter 'versions': .*did you mean {near}"):
             ThreadsParams.make({"versions": wrong})
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"job": "running"}, "job=running and job_pid=... go together"),
-        ({"job_pid": 5}, "job=running and job_pid=... go together"),
-        ({"job": "command"}, "job=command and job_command=... go together"),
-        ({"keep_threads": "("}, "parameter 'keep_threads': '\\(': it is no regular expression"),
-        ({"backend": "vtune"}, "parameter 'backend': 'vtune'"),
-        ({"sample_period_us": 1}, "parameter 'sample_period_us': 1"),
-        ({"sampel_period_us": 100}, "did you mean 'sample_period_us'"),
-        ({"duration_s": 0}, "parameter 'duration_s': 0"),
-    ],
-)
-def test_wrong_parameters_are_refused_in_a_sentence(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        ThreadsParams.make(given)
 
 
 def test_what_is_recorded_is_what_was_asked_for() -> None:
@@ -186,24 +160,10 @@ def test_a_point_that_is_switched_off_is_off_in_the_job() -> None:
 
 @pytest.mark.usefixtures("loop")
 def test_a_run_that_measured_nothing_leaves_no_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_args: object, **_options: object) -> Columns:
-        msg = "the job died"
-        raise WorkerError(msg)
-
-    monkeypatch.setattr(trials.ThreadTrials, "take", fails)
+    monkeypatch.setattr(trials.ThreadTrials, "take", Mock(side_effect=WorkerError("the job died")))
     with pytest.raises(MeasurementError, match="nothing was measured"):
         experiment.measure(experiment.params(SMALL))
     assert not list(runs_dir().glob("*.recordings"))
-
-
-@pytest.mark.usefixtures("loop")
-def test_an_interrupted_run_keeps_its_rows() -> None:
-    stop = threading.Event()
-    run = experiment.measure(
-        experiment.params({**SMALL, "budget_s": 60.0}), lambda _status: stop.set(), stop
-    )
-    assert run.provenance["stopped"] == "interrupted"
-    assert len(run.samples) == 1
 
 
 def test_a_killed_run_is_finished_with_its_rows_and_recordings(
@@ -278,14 +238,6 @@ def test_a_command_is_recorded_whatever_it_is() -> None:
     subjects = {finding.subject for finding in experiment.analyse(run)}
     assert {"the job under the profile", "the job limiting lock", "the job concurrency"} <= subjects
     assert experiment.figures(run)
-
-
-def test_a_command_that_cannot_be_started_is_said() -> None:
-    needs_backend()
-    with pytest.raises(MeasurementError, match=r"the job '/no/such/job' cannot be started"):
-        experiment.measure(
-            experiment.params({"job": "command", "job_command": "/no/such/job", "budget_s": 0.2})
-        )
 
 
 def test_a_running_job_is_recorded_once_in_segments() -> None:

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -109,6 +110,7 @@ def test_a_recording_is_summed_up(tmp_path: Path) -> None:
     assert locks_found["module"] == {
         "kind": "mutex", "waits": 2, "waiting_s": pytest.approx(0.004),
         "ready_s": pytest.approx(0.001), "longest_ms": pytest.approx(4.0),
+        "gain_s": pytest.approx(0.003),
     }  # fmt: skip
     assert found["limiting"] == "module"
     assert summary(made, 0, 10 * MS, rows=[2])["limiting"] == ""
@@ -206,11 +208,9 @@ def test_a_job_that_fails_costs_its_trial_and_at_first_the_run(
 
 
 def test_a_users_mistake_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_args: object, **_options: object) -> None:
-        msg = "there is no process 7"
-        raise UserError(msg)
-
-    monkeypatch.setattr(threads_trials, "profile_job", refused)
+    monkeypatch.setattr(
+        threads_trials, "profile_job", Mock(side_effect=UserError("there is no process 7"))
+    )
     with pytest.raises(UserError, match="there is no process 7"):
         trials(tmp_path).take(0, 2)
 

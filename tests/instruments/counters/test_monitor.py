@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,26 +18,25 @@ import pandas as pd
 import pytest
 
 from perflib.instruments.counters import follower
-from perflib.instruments.counters.events import Event, event
-from perflib.instruments.counters.groups import Group, Lacking, Requested, open_counter
+from perflib.instruments.counters.events import CounterEvent, event
+from perflib.instruments.counters.groups import Lacking, Requested
 from perflib.instruments.counters.monitor import Monitor, totals
-from perflib.instruments.counters.watched import Target, watch
+from perflib.instruments.counters.watched import watch
 from perflib.model.errors import UserError
+from tests.counted import skip_unless_allowed
+from tests.processes import open_files
 
 FAULTS, CLOCK, SWITCHES = (
     event(name) for name in ("page-faults", "task-clock", "context-switches")
 )
-ABSENT = Event("no-such-event", type=1, config=10**6)
+ABSENT = CounterEvent("no-such-event", type=1, config=10**6)
 ONE: dict[str, list[Requested]] = {"a": [CLOCK, FAULTS]}
 SETS: dict[str, list[Requested]] = {"a": [CLOCK, FAULTS], "b": [CLOCK, SWITCHES], "c": [FAULTS]}
 
 
 @pytest.fixture(autouse=True)
 def _allowed() -> None:
-    """These tests count in the kernel, too: not for everyone where perf_event_paranoid is 2."""
-    with Group([event("page-faults")]) as group:
-        for reason in group.refused.values():
-            pytest.skip(reason)
+    skip_unless_allowed()
 
 
 # Touches new pages until it is told to end; then says how many page faults it had since it began.
@@ -88,14 +86,14 @@ def job() -> Iterator[Job]:
             process.kill()
 
 
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 def until(true: Callable[[], bool]) -> None:
     """Wait for what must come; the time limit is that of the test."""
     while not true():
         time.sleep(0.005)
+
+
+def all_ran(monitor: Monitor) -> bool:
+    return "did not run" not in set(totals(monitor.series())["status"])
 
 
 def by_event(table: pd.DataFrame) -> dict[tuple[str, str], Any]:
@@ -199,7 +197,8 @@ def test_the_random_order_has_one_set_at_a_time_each_once_a_round() -> None:
     with job() as one:
         with Monitor(SETS, watch(pid=one.pid), period_s=0.01, seed=3) as monitor:
             one.tell()
-            until(lambda: monitor.samples[0] >= 30)
+            # Each set is on for some time in which the job has the core, also under a load.
+            until(lambda: monitor.samples[0] >= 30 and all_ran(monitor))
             one.tell()
             faults = int(one.hear())
         series = monitor.series()
@@ -269,20 +268,6 @@ def test_nothing_to_count_ends_at_once_with_rows() -> None:
     assert open_files() == before
 
 
-def test_a_monitor_that_is_not_allowed_says_so_in_its_rows() -> None:
-    import errno
-
-    def opener(event: Event, target: Target, leader: int, *, inherit: bool, off: bool) -> int:
-        if event is FAULTS:
-            raise PermissionError(errno.EACCES, "no")
-        return open_counter(event, target, leader, inherit=inherit, off=off)
-
-    with job() as one, Monitor(ONE, watch(pid=one.pid), period_s=0.01, opener=opener) as monitor:
-        until(lambda: monitor.samples[0] >= 1)
-    total = by_event(totals(monitor.series()))
-    assert total["a", "page-faults"]["status"].startswith("not allowed")
-
-
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
@@ -330,23 +315,6 @@ def test_a_process_that_has_gone_before() -> None:
     series = monitor.series()
     assert set(series["status"]) == {f"process {process.pid} is gone"}
     assert totals(series)["scaled"].isna().all()
-    assert open_files() == before
-
-
-def test_two_monitors_at_once_count_the_same() -> None:
-    before = open_files()
-    with job() as one:
-        with (
-            Monitor(ONE, watch(pid=one.pid), period_s=0.01) as first,
-            Monitor(ONE, watch(pid=one.pid), period_s=0.03, order="kernel") as second,
-        ):
-            one.tell()
-            until(lambda: second.samples[0] >= 5)
-            one.tell()
-            faults = int(one.hear())
-        for monitor in (first, second):
-            row = by_event(totals(monitor.series()))["a", "page-faults"]
-            assert 0 <= row["scaled"] - faults < 100
     assert open_files() == before
 
 

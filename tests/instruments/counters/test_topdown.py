@@ -20,7 +20,7 @@ import pytest
 from perflib.instruments.counters import pfm
 from perflib.instruments.counters.aliases import aliases
 from perflib.instruments.counters.events import event
-from perflib.instruments.counters.groups import Group
+from perflib.instruments.counters.groups import CounterGroup
 from perflib.instruments.counters.kernel_names import GENERIC
 from perflib.instruments.counters.monitor import totals
 from perflib.instruments.counters.multiplexing import rotation
@@ -33,12 +33,10 @@ from perflib.instruments.counters.topdown import (
     table_of,
 )
 from perflib.model.errors import UserError
+from tests.instruments.counters.libpfm import needs_libpfm
 
 RECORDED = tomllib.loads((Path(__file__).parents[2] / "data/topdown/recorded.toml").read_text())
 GENERATIONS = [name for name in models() if name != "registers"]
-needs_libpfm = pytest.mark.skipif(
-    bool(pfm.missing()), reason="libpfm4 is not installed (apt-get install libpfm4)"
-)
 
 
 def counts(values: Mapping[str, float], error: float = 0.0, **sets: str) -> pd.DataFrame:
@@ -151,7 +149,7 @@ def test_shares_of_slots_that_do_not_make_up_all_are_reported() -> None:
 
 # --- simulated pipelines -------------------------------------------------------------------------
 
-WIDTH = {"hsw": 4, "bdw": 4, "skx": 4, "icl": 5, "spr": 6, "zen4": 6}
+WIDTH = {"hsw": 4, "bdw": 4, "skx": 4, "icl": 5, "spr": 6, "zen4": 6, "n2": 5, "v1": 8, "v2": 8}
 TRUTH = {
     "retiring": 0.35,
     "bad-speculation": 0.10,
@@ -176,7 +174,7 @@ def pipeline(name: str, cycles: float, truth: Mapping[str, float] = TRUTH) -> di
     lost = truth["bad-speculation"] * slots
     retired = truth["retiring"] * slots
     recovery, thrown = 0.4 * lost, 0.6 * lost  # of it slots in recovery, and wrong operations
-    if name in ("icl", "spr", "zen4"):
+    if name in ("icl", "spr", "zen4", "n2"):
         recovery, thrown = 0.0, lost
     dropped = 0.01 * slots
     delivered = truth["frontend-bound"] * slots
@@ -217,6 +215,11 @@ def pipeline(name: str, cycles: float, truth: Mapping[str, float] = TRUTH) -> di
         made["cycles-not-delivered"] += dropped / width
     if name == "icl":
         made["slots-backend-stalled"] -= width * made["recovery-episodes"]
+    if name in ("v1", "v2"):  # a mispredicted branch empties half of the slots of eight cycles
+        made["mispredictions"] = recovery / 32
+        made["slots-not-delivered"] += recovery if name == "v1" else recovery / 4
+        made["slots-backend-stalled"] += 0 if name == "v1" else 3 * recovery / 4
+        made["slots-stalled"] = made["slots-not-delivered"] + made["slots-backend-stalled"]
     if name in ("hsw", "bdw"):
         made["microcode-slots"] *= made["slots-issued"] / retired
         made |= {
@@ -240,7 +243,7 @@ def test_known_slots_come_back_from_their_counts(name: str) -> None:
         assert math.isnan(made[metric])
         assert by_name(table, "status")[metric] == f"cannot be measured here: {why}"
     assert all("as they should" in said for said in consistency(table))
-    assert len(consistency(table)) >= 4
+    assert len(consistency(table)) >= (1 if "core-bound" in models()[name].absent else 4)
 
 
 def test_where_threads_share_a_core_its_slots_are_shared() -> None:
@@ -313,6 +316,9 @@ def noisy_series(name: str, generator: np.random.Generator, slices: int = 120) -
     return series
 
 
+RUNS = 12
+
+
 @functools.cache
 def _simulated(name: str, runs: int) -> pd.DataFrame:
     generator = np.random.default_rng(20)
@@ -332,10 +338,10 @@ def _simulated(name: str, runs: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["kind", "metric", "off", "error", "covered"])
 
 
-@pytest.mark.parametrize("name", ["skx", "zen4"])
+@pytest.mark.parametrize("name", [pytest.param("skx", marks=pytest.mark.slow), "zen4"])
 def test_multiplexed_counts_give_metrics_within_their_uncertainty(name: str) -> None:
     """Two standard errors hold the truth in about 95 of 100 runs, of metrics of one set."""
-    runs = _simulated(name, 40)
+    runs = _simulated(name, RUNS)
     level1 = runs[
         (runs["kind"] == "together") & runs["metric"].isin(["retiring", "frontend-bound"])
     ]
@@ -347,7 +353,7 @@ def test_multiplexed_counts_give_metrics_within_their_uncertainty(name: str) -> 
 
 
 def test_counts_of_one_set_together_are_surer_than_apart() -> None:
-    runs = _simulated("zen4", 40)
+    runs = _simulated("zen4", RUNS)
     retiring = runs[runs["metric"] == "retiring"].groupby("kind")["error"].median()
     assert retiring["together"] < retiring["apart"]
 
@@ -398,7 +404,7 @@ def test_domains_are_kept_apart() -> None:
 def test_this_machine_counts_or_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = []
     for part in expand("topdown"):
-        with Group(events_of(part), name=part) as group:
+        with CounterGroup(events_of(part), name=part) as group:
             group.enable()
             group.disable()
             rows.append(group.read())

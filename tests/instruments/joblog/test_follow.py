@@ -16,10 +16,11 @@ import inotify_simple
 import pytest
 
 from perflib.instruments.joblog import follow
-from perflib.instruments.joblog.follow import Follower
+from perflib.instruments.joblog.follow import LogFollower
 from perflib.instruments.joblog.joblog import parse
 from perflib.instruments.joblog.logformat import LogFormat
 from perflib.model.errors import MeasurementError, UserError
+from tests.processes import open_files
 
 
 def append(path: Path, data: bytes) -> None:
@@ -36,7 +37,7 @@ def take(chunks: Iterator[tuple[int, bytes]], length: int) -> bytes:
     return found
 
 
-def rest(follower: Follower) -> bytes:
+def rest(follower: LogFollower) -> bytes:
     return b"".join(chunk for _, chunk in follower)
 
 
@@ -52,7 +53,7 @@ def log(tmp_path: Path) -> Path:
 
 def test_only_new_bytes_are_read_and_half_lines_too(log: Path) -> None:
     before_ns = time.monotonic_ns()
-    with Follower(log, timeout_s=30) as follower:
+    with LogFollower(log, timeout_s=30) as follower:
         append(log, b"begin 1")
         chunks = iter(follower)
         arrival_ns, chunk = next(chunks)
@@ -64,36 +65,24 @@ def test_only_new_bytes_are_read_and_half_lines_too(log: Path) -> None:
 
 
 def test_from_the_start_on_demand(log: Path) -> None:
-    with Follower(log, timeout_s=0, from_start=True) as follower:
+    with LogFollower(log, timeout_s=0, from_start=True) as follower:
         assert rest(follower) == b"old\n"
-    with Follower(log, timeout_s=0) as follower:
+    with LogFollower(log, timeout_s=0) as follower:
         assert rest(follower) == b""
 
 
 def test_more_than_one_read_takes(log: Path) -> None:
     data = os.urandom(200_000)
-    with Follower(log, timeout_s=30) as follower:
+    with LogFollower(log, timeout_s=30) as follower:
         append(log, data)
         assert take(iter(follower), len(data)) == data
-
-
-def test_events_come_out_of_a_log_that_grows(log: Path) -> None:
-    named = LogFormat(r"begin (?P<event>\d+)", r"end (?P<event>\d+)")
-    begun: list[int | str] = []
-    with Follower(log, timeout_s=30) as follower:
-        append(log, b"begin 7\nbegin 8\nend 8\nend")
-        events = parse(follower, named, [], lambda event: begun.append(event.event))
-        assert next(events).event == 8
-        assert begun == [7, 8]
-        append(log, b" 7\n")
-        assert next(events).event == 7
 
 
 # --- rotation ----------------------------------------------------------------------------------
 
 
 def test_renamed_log_is_read_until_something_stands_in_the_new_one(log: Path) -> None:
-    with Follower(log, timeout_s=30) as follower:
+    with LogFollower(log, timeout_s=30) as follower:
         chunks = iter(follower)
         old = log.rename(log.with_name("log.1"))
         log.touch()
@@ -108,7 +97,7 @@ def test_renamed_log_is_read_until_something_stands_in_the_new_one(log: Path) ->
 
 
 def test_half_a_line_does_not_run_into_the_new_log(log: Path) -> None:
-    with Follower(log, timeout_s=30) as follower:
+    with LogFollower(log, timeout_s=30) as follower:
         chunks = iter(follower)
         append(log, b"begin 7")
         assert take(chunks, 7) == b"begin 7"
@@ -118,7 +107,7 @@ def test_half_a_line_does_not_run_into_the_new_log(log: Path) -> None:
 
 
 def test_truncated_log_is_read_from_its_start(log: Path) -> None:
-    with Follower(log, timeout_s=30) as follower:
+    with LogFollower(log, timeout_s=30) as follower:
         chunks = iter(follower)
         append(log, b"a longer line\n")
         take(chunks, 14)
@@ -129,7 +118,7 @@ def test_truncated_log_is_read_from_its_start(log: Path) -> None:
 
 @pytest.mark.parametrize("written", [3_000, 5_000_000])
 def test_job_that_does_not_append_leaves_a_hole_which_is_skipped(log: Path, written: int) -> None:
-    with log.open("wb") as job, Follower(log, timeout_s=30) as follower:
+    with log.open("wb") as job, LogFollower(log, timeout_s=30) as follower:
         chunks = iter(follower)
         job.write(b"." * written)
         job.flush()
@@ -148,7 +137,7 @@ def test_job_that_does_not_append_leaves_a_hole_which_is_skipped(log: Path, writ
 
 
 def test_removed_log_ends_with_the_time_limit(log: Path) -> None:
-    with Follower(log, timeout_s=0.2) as follower:
+    with LogFollower(log, timeout_s=0.2) as follower:
         append(log, b"last\n")
         log.unlink()
         assert rest(follower) == b"last\n"
@@ -158,7 +147,7 @@ def test_symbolic_link_is_followed_and_noticed_when_it_changes(log: Path, tmp_pa
     link = tmp_path / "elsewhere" / "current"
     link.parent.mkdir()
     link.symlink_to(log)
-    with Follower(link, timeout_s=30) as follower:
+    with LogFollower(link, timeout_s=30) as follower:
         chunks = iter(follower)
         append(log, b"one\n")
         assert take(chunks, 4) == b"one\n"
@@ -180,14 +169,14 @@ def test_log_and_its_folder_may_come_later(tmp_path: Path) -> None:
         log.parent.mkdir()
         log.write_bytes(b"first\n")
 
-    with Follower(log, timeout_s=30) as follower:
+    with LogFollower(log, timeout_s=30) as follower:
         threading.Timer(0.1, come).start()
         assert take(iter(follower), 6) == b"first\n"
 
 
 def test_log_that_never_comes(tmp_path: Path) -> None:
     with (
-        Follower(tmp_path / "log", wait_s=0.1) as follower,
+        LogFollower(tmp_path / "log", wait_s=0.1) as follower,
         pytest.raises(MeasurementError, match=r"no log .*/log after 0\.1 s"),
     ):
         rest(follower)
@@ -195,11 +184,11 @@ def test_log_that_never_comes(tmp_path: Path) -> None:
 
 def test_what_is_no_log(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no ordinary file"):
-        Follower(tmp_path)
+        LogFollower(tmp_path)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     with pytest.raises(UserError, match="no ordinary file"):
-        Follower(fifo)
+        LogFollower(fifo)
 
 
 def test_log_that_may_not_be_read(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,14 +197,14 @@ def test_log_that_may_not_be_read(log: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(UserError, match="cannot be read: Permission denied"):
-        Follower(log)
+        LogFollower(log)
 
 
 def test_log_that_fails_while_read(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> bytes:
         raise OSError(errno.EIO, "Input/output error")
 
-    with Follower(log, timeout_s=30) as follower:
+    with LogFollower(log, timeout_s=30) as follower:
         monkeypatch.setattr(os, "pread", fail)
         with pytest.raises(MeasurementError, match="cannot be read any more: Input/output error"):
             rest(follower)
@@ -227,7 +216,7 @@ def test_log_that_fails_while_read(log: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_what_the_job_wrote_before_it_ended_is_read(log: Path) -> None:
     script = "import sys, time; time.sleep(0.1); open(sys.argv[1], 'a').write('last words')"
     with subprocess.Popen([sys.executable, "-c", script, str(log)]) as job:
-        with Follower(log, pid=job.pid, timeout_s=60) as follower:
+        with LogFollower(log, pid=job.pid, timeout_s=60) as follower:
             assert rest(follower) == b"last words"  # the job is not waited for: a zombie by now
         assert job.wait() == 0
 
@@ -235,7 +224,7 @@ def test_what_the_job_wrote_before_it_ended_is_read(log: Path) -> None:
 def test_pid_that_is_gone(log: Path) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
-    with Follower(log, pid=gone.pid) as follower:
+    with LogFollower(log, pid=gone.pid) as follower:
         append(log, b"last\n")
         assert rest(follower) == b"last\n"
 
@@ -243,12 +232,12 @@ def test_pid_that_is_gone(log: Path) -> None:
 def test_stop_event_ends_a_silent_log(log: Path) -> None:
     stop = threading.Event()
     threading.Timer(0.1, stop.set).start()
-    with Follower(log, stop=stop) as follower:
+    with LogFollower(log, stop=stop) as follower:
         assert rest(follower) == b""
 
 
 def test_time_limit_holds_while_the_job_writes_without_end(log: Path) -> None:
-    with Follower(log, timeout_s=0.1) as follower:
+    with LogFollower(log, timeout_s=0.1) as follower:
         for _ in follower:
             append(log, b".")
         assert log.stat().st_size >= 4
@@ -262,12 +251,12 @@ def test_a_job_without_newline_is_read_and_costs_no_waiting(
     named = LogFormat(r"begin (?P<event>\d+)", r"end (?P<event>\d+)")
     problems: list[str] = []
 
-    def dots(follower: Follower) -> Iterator[tuple[int, bytes]]:
+    def dots(follower: LogFollower) -> Iterator[tuple[int, bytes]]:
         for chunk in follower:
             append(log, b"." * 1000)
             yield chunk
 
-    with Follower(log, timeout_s=60) as follower:
+    with LogFollower(log, timeout_s=60) as follower:
         append(log, b"begin 1\n")
         assert list(parse(dots(follower), named, problems)) == []
     assert problems[0] == "event 1 began at line 1 and never ended"
@@ -285,7 +274,7 @@ def test_log_that_grows_in_silence_is_read_and_said(
         return []
 
     monkeypatch.setattr(inotify_simple.INotify, "read", deaf)
-    with Follower(log, timeout_s=30) as follower:
+    with LogFollower(log, timeout_s=30) as follower:
         threading.Timer(0.12, append, (log, b"from afar\n")).start()
         assert take(iter(follower), 10) == b"from afar\n"
         (remark,) = follower.remarks
@@ -312,7 +301,7 @@ def test_without_inotify_the_log_is_looked_at(
 
     setattr(Watcher, method, refuse)
     monkeypatch.setattr(follow, "INotify", Watcher)
-    with Follower(log, timeout_s=30) as follower:
+    with LogFollower(log, timeout_s=30) as follower:
         threading.Timer(0.1, append, (log, b"new\n")).start()
         assert take(iter(follower), 4) == b"new\n"
         assert words in follower.remarks[0]
@@ -320,17 +309,14 @@ def test_without_inotify_the_log_is_looked_at(
 
 
 def test_nothing_stays_open(log: Path, tmp_path: Path) -> None:
-    def opened() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
-
-    def used(make: Callable[[], Follower]) -> None:
+    def used(make: Callable[[], LogFollower]) -> None:
         with make() as follower:
             rest(follower)
 
-    before = opened()
-    used(lambda: Follower(log, timeout_s=0))
+    before = open_files()
+    used(lambda: LogFollower(log, timeout_s=0))
     with pytest.raises(MeasurementError):
-        used(lambda: Follower(tmp_path / "none", wait_s=0))
+        used(lambda: LogFollower(tmp_path / "none", wait_s=0))
     with pytest.raises(UserError):
-        Follower(tmp_path)
-    assert opened() == before
+        LogFollower(tmp_path)
+    assert open_files() == before

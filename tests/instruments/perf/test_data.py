@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import struct
 import subprocess
 import time
@@ -233,24 +232,3 @@ def test_recorded_samples_are_those_of_perf_script(tmp_path: Path) -> None:
     assert before_ns < samples["time_ns"].min() <= samples["time_ns"].max() < time.monotonic_ns()
     assert (data.cut, data.remarks, data.clock) == ("", [], "CLOCK_MONOTONIC")
     assert "sh" in data.names
-
-
-@needs_perf
-def test_recording_whose_perf_was_killed(tmp_path: Path) -> None:
-    path = tmp_path / "data"
-    burn = "while :; do :; done"
-    with subprocess.Popen(["sh", "-c", burn]) as job:
-        argv = perf_record(path, "-F", "5000", "-g", "--call-graph", "dwarf", "-p", str(job.pid))
-        argv.remove("-c")
-        argv.remove("1000000")
-        with subprocess.Popen(argv) as perf:
-            while not path.exists() or path.stat().st_size < 1_000_000:
-                assert perf.poll() is None
-                time.sleep(0.01)
-            perf.send_signal(signal.SIGKILL)
-        job.kill()
-    data, records = everything(path)
-    assert "perf was killed" in data.cut or "cut" in data.cut
-    samples = records[records["type"] == Type.SAMPLE]
-    assert set(samples["pid"].tolist()) == {job.pid}
-    assert len(samples) > 50

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from perflib.instruments.joblog.follow import Follower
+from perflib.instruments.joblog.follow import LogFollower
 from perflib.instruments.joblog.joblog import JobEvent, parse
 from perflib.instruments.joblog.logformat import LogFormat
 from perflib.instruments.perf import event_profile
@@ -63,41 +63,26 @@ THREE = "for k in range(3): print('begin', k); burn(60); print('end', k); burn(6
 @needs_perf
 def test_first_event_of_a_job_is_covered_and_nothing_between_events(tmp_path: Path) -> None:
     profile = profiled(THREE, tmp_path)
-    assert [recorded.event.event for recorded in profile.events] == [0, 1, 2]
+    assert [recorded.job_event.label for recorded in profile.events] == [0, 1, 2]
     assert profile.problems == []
     assert profile.unfinished == []
     assert profile.job is not None
     assert profile.job.returncode == 0
     for recorded in profile.events:
         coverage = recorded.coverage
-        assert 0 < coverage.missed_begin_ns < recorded.event.time_ns
+        assert 0 < coverage.missed_begin_ns < recorded.job_event.time_ns
         assert coverage.missed_end_ns == 0
-        expected = 100 * (1 - coverage.missed_begin_ns / recorded.event.time_ns)
+        expected = 100 * (1 - coverage.missed_begin_ns / recorded.job_event.time_ns)
         assert coverage.covered_percent == pytest.approx(expected)
         assert coverage.samples > 0
         assert coverage.first_sample_ns is not None
         assert coverage.last_sample_ns is not None
-        assert recorded.event.begin_ns < coverage.first_sample_ns < recorded.event.end_ns
-        assert coverage.first_sample_ns <= coverage.last_sample_ns < recorded.event.end_ns
+        assert recorded.job_event.begin_ns < coverage.first_sample_ns < recorded.job_event.end_ns
+        assert coverage.first_sample_ns <= coverage.last_sample_ns < recorded.job_event.end_ns
     inside = sum(recorded.coverage.samples for recorded in profile.events)
     assert len(sample_times(profile)) < 1.5 * inside  # the job burns as long outside the events
     assert profile.sampled == "cpu-clock"
     assert profile.lost == 0
-
-
-@needs_perf
-def test_only_wanted_events_are_recorded(tmp_path: Path) -> None:
-    profile = profiled(THREE, tmp_path, "1", 7)
-    (recorded,) = profile.events
-    assert recorded.event.event == 1
-    assert profile.problems == ["event 7 was not seen to begin while perf was attached"]
-    times = sample_times(profile)
-    assert len(times) > 0
-    assert (times > recorded.event.begin_ns).all()
-    assert profile.job is not None
-    last = profile.job.events[2]
-    assert last.event == 2
-    assert (times < last.begin_ns).all()
 
 
 @needs_perf
@@ -152,7 +137,7 @@ def test_job_that_dies_inside_the_event(tmp_path: Path, at_once: bool) -> None:
     script = f"print('begin 1'); {burn} os.kill(os.getpid(), signal.SIGKILL)"
     profile = profiled(script, tmp_path, 1)
     assert profile.events == []
-    assert [begun.event for begun in profile.unfinished] == [1]
+    assert [begun.label for begun in profile.unfinished] == [1]
     assert profile.problems[0] == "event 1 began at line 1 and never ended"
     assert profile.problems[1] == "the job died of SIGKILL (Killed)"
     if not at_once:
@@ -177,7 +162,7 @@ def test_event_that_never_ends_is_stopped_by_the_time_limit(tmp_path: Path) -> N
         timeout_s=3,
         sampling=OFTEN,
     )
-    assert [begun.event for begun in profile.unfinished] == [1]
+    assert [begun.label for begun in profile.unfinished] == [1]
     assert profile.problems[-1] == "the job did not end within 3 s and was killed"
 
 
@@ -216,7 +201,7 @@ def test_running_job_is_recorded_until_the_wanted_events_have_ended(tmp_path: Pa
             assert job.poll() is None
         finally:
             job.kill()
-    assert {recorded.event.event for recorded in profile.events} == {1, 3}
+    assert {recorded.job_event.label for recorded in profile.events} == {1, 3}
     assert all(recorded.coverage.samples > 0 for recorded in profile.events)
     assert profile.unfinished == []
     assert profile.job is None
@@ -243,12 +228,12 @@ def test_running_job_that_dies_inside_the_event(
 ) -> None:
     log, go = tmp_path / "log", tmp_path / "go"
 
-    class Telling(Follower):
+    class Telling(LogFollower):
         def __init__(self, *words: Any, **named: Any) -> None:
             super().__init__(*words, **named)
             go.touch()
 
-    monkeypatch.setattr(event_profile, "Follower", Telling)
+    monkeypatch.setattr(event_profile, "LogFollower", Telling)
     script = """
 while not os.path.exists(sys.argv[2]): time.sleep(0.005)
 open(sys.argv[1], "a").write("begin 1\\n")
@@ -259,15 +244,7 @@ burn(50)
             job.pid, log, NAMED, folder=tmp_path, timeout_s=60, sampling=OFTEN
         )
     assert profile.problems == ["event 1 began at line 1 and never ended"]
-    assert [begun.event for begun in profile.unfinished] == [1]
-
-
-@needs_perf
-def test_process_that_is_gone(tmp_path: Path) -> None:
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    with pytest.raises(MeasurementError, match="is gone"):
-        profile_running(gone.pid, tmp_path / "log", NAMED, folder=tmp_path, timeout_s=60)
+    assert [begun.label for begun in profile.unfinished] == [1]
 
 
 # --- on and off, told by a false recorder ------------------------------------------------------
@@ -341,7 +318,7 @@ def test_overlapping_events_keep_it_on(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unwanted_events_do_not_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     switch, orders = replayed(monkeypatch, "begin 1;begin 2;end 1;begin 3;end 2", 2)
     assert orders == ["enable", "disable"]
-    assert [event.event for event in switch.ended] == [2]
+    assert [event.label for event in switch.ended] == [2]
     assert switch.has_all
 
 
@@ -353,16 +330,14 @@ def test_event_of_another_job_is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> 
     assert switch.ended == [JobEvent(1, 100, 300, None, "a")]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "orders"), [((1,), ["enable", "disable"]), ((1, 2), ["enable", "disable"])]
-)
+@pytest.mark.parametrize("wanted", [(1,), (1, 2)])
 def test_event_that_never_ended_is_over_when_the_next_begins(
-    monkeypatch: pytest.MonkeyPatch, wanted: tuple[int, ...], orders: list[str]
+    monkeypatch: pytest.MonkeyPatch, wanted: tuple[int, ...]
 ) -> None:
     log = "begin 1;begin 2;end;begin 3;end"
-    switch, given = replayed(monkeypatch, log, *wanted, log_format=ONE_AT_A_TIME)
-    assert given == orders
-    assert [event.event for event in switch.ended] == ([2] if 2 in wanted else [])
+    switch, orders = replayed(monkeypatch, log, *wanted, log_format=ONE_AT_A_TIME)
+    assert orders == ["enable", "disable"]
+    assert [event.label for event in switch.ended] == ([2] if 2 in wanted else [])
     assert not switch.open
 
 

@@ -62,13 +62,6 @@ def test_absent_perf_comes_with_the_line_that_installs_it(
     assert line in str(caught.value)
 
 
-def test_perf_on_path_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "perf").write_text("#!/bin/sh\n")
-    (tmp_path / "perf").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_perf() == tmp_path / "perf"
-
-
 @pytest.mark.parametrize("paranoid", [2, 4])
 def test_refusal_names_the_setting_and_what_to_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paranoid: int

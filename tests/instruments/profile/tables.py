@@ -7,8 +7,6 @@ from typing import Any
 
 import pandas as pd
 
-__all__ = ["sample", "samples_of", "table"]
-
 _TYPES = {
     "time_ns": "int64",
     "cpu": "int32",

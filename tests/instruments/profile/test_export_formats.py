@@ -1,15 +1,13 @@
-"""pprof, Firefox Profiler, Perfetto: what was written says what the table says."""
+"""pprof and Perfetto: what was written says what the table says."""
 
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +122,7 @@ def test_pprof_of_two_events_with_labels_objects_and_sources(tmp_path: Path) -> 
     assert files == ["/opt/fit/fit.py"]
     objects = [strings[decode(one)[5][0]] for one in profile[3]]
     assert objects == ["/usr/bin/job", "[kernel.kallsyms]"]
+    assert [decode(one)[7] for one in profile[3]] == [[1], [1]]  # has_functions: names are there
     units = [strings[decode(one)[2][0]] for one in profile[1]]
     assert units == ["nanoseconds", "count"]
     assert strings[profile[14][0]] == "cpu-clock"
@@ -152,114 +151,6 @@ def test_go_reads_pprof(name: str, tmp_path: Path) -> None:
     first = sums(samples[(samples["event"] == samples["event"].iloc[0]).to_numpy()])
     totals = [int(row.split()[0]) for row in re.findall(r"^ +([0-9 ]+):", text, re.MULTILINE)]
     assert sum(totals[: text.split("Locations")[0].count("tid:")]) == sum(first.values())
-
-
-# --- Firefox Profiler ----------------------------------------------------------------------------
-
-
-def check_firefox(data: bytes) -> dict[str, Any]:
-    """What version 60 requires: columns of one length, numbers of what there is."""
-    made: dict[str, Any] = json.loads(gzip.decompress(data))
-    shared = made["shared"]
-    for table_ in (*(shared[name] for name in shared if name != "stringArray"),):
-        assert {len(column) for key, column in table_.items() if key != "length"} <= {
-            table_["length"]
-        }
-    stacks, strings = shared["stackTable"], shared["stringArray"]
-    for at, prefix in enumerate(stacks["prefix"]):
-        assert prefix is None or 0 <= prefix < at  # later versions need callers before callees
-    assert all(0 <= frame < shared["frameTable"]["length"] for frame in stacks["frame"])
-    assert all(0 <= one < len(strings) for one in shared["funcTable"]["name"])
-    resources = shared["resourceTable"]["length"]
-    assert all(-1 <= one < resources for one in shared["funcTable"]["resource"])
-    assert len(made["libs"]) == resources
-    categories = len(made["meta"]["categories"])
-    assert all(0 <= one < categories for one in shared["frameTable"]["category"])
-    assert made["meta"]["preprocessedProfileVersion"] == 60
-    for thread in made["threads"]:
-        taken = thread["samples"]
-        assert len(taken["time"]) == len(taken["stack"]) == taken["length"]
-        assert taken["time"] == sorted(taken["time"])
-        assert all(one is None or 0 <= one < stacks["length"] for one in taken["stack"])
-        assert isinstance(thread["pid"], str)
-        markers = thread["markers"]
-        assert {len(column) for key, column in markers.items() if key != "length"} == {
-            markers["length"]
-        }
-    assert len({(one["pid"], one["tid"]) for one in made["threads"]}) == len(made["threads"])
-    return made
-
-
-def firefox_stacks(made: dict[str, Any]) -> list[str]:
-    shared = made["shared"]
-    names = [shared["stringArray"][at] for at in shared["funcTable"]["name"]]
-    found: list[str] = []
-    for frame, prefix in zip(
-        shared["stackTable"]["frame"], shared["stackTable"]["prefix"], strict=True
-    ):
-        own = names[shared["frameTable"]["func"][frame]]
-        found.append(own if prefix is None else f"{found[prefix]};{own}")
-    return found
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_firefox_has_every_sample(name: str, tmp_path: Path) -> None:
-    samples = recorded(name)
-    made = check_firefox(written("firefox", samples, tmp_path))
-    stacks = firefox_stacks(made)
-    found = Counter(
-        "" if at is None else stacks[at]
-        for one in made["threads"]
-        for at in one["samples"]["stack"]
-    )
-    assert found == Counter(samples["stack"].astype(str))
-    assert len(made["threads"]) == len(samples[["event", "pid", "tid"]].drop_duplicates())
-
-
-def test_firefox_of_two_events(tmp_path: Path) -> None:
-    made = check_firefox(written("firefox", two_events(), tmp_path))
-    names = {one["name"] for one in made["threads"]}
-    assert names == {"job (cpu-clock)", "job (faults)"}
-    clock = next(one for one in made["threads"] if one["tid"] == "100 cpu-clock")
-    assert clock["samples"]["weight"] == [3.0, 2.0]
-    assert clock["samples"]["time"] == [0.0, 2.0]
-    assert clock["samples"]["weightType"] == "tracing-ms"
-    faults = next(one for one in made["threads"] if one["tid"] == "100 faults")
-    assert faults["samples"]["weight"] is None
-    assert "py::" not in json.dumps(made)
-    assert "/opt/fit/fit.py" in made["shared"]["stringArray"]
-    assert {lib["path"] for lib in made["libs"]} == {"/usr/bin/job"}  # most samples of f
-
-
-@pytest.fixture
-def profiler_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Mozilla's own reader of profiles, which upgrades them to its version first."""
-    program = shutil.which("profiler-cli")
-    if program is None:
-        pytest.skip("no profiler-cli on PATH: npm's @firefox-devtools/profiler-cli, Node 24")
-    environment = os.environ | {"HOME": str(tmp_path_factory.mktemp("home"))}
-
-    def ask(*words: str | Path) -> str:
-        done = subprocess.run(
-            [program, *words], env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    try:
-        yield ask
-    finally:
-        subprocess.run(
-            [program, "stop", "--all"], env=environment, capture_output=True, check=False
-        )
-
-
-def test_firefox_profiler_reads_it(profiler_cli: Any, tmp_path: Path) -> None:
-    path = tmp_path / "out.json.gz"
-    FORMATS["firefox"].write(recorded("cpp"), "a profile", path)
-    profiler_cli("load", path)
-    assert "a profile" in profiler_cli("profile", "info")
-    assert "main" in profiler_cli("thread", "samples-top-down")
 
 
 # --- Perfetto ------------------------------------------------------------------------------------
@@ -349,7 +240,7 @@ def test_every_format_takes_strange_names_and_several_events(name: str, tmp_path
     FORMATS[name].write(samples, STRANGE, path)
     data = path.read_bytes()
     assert data
-    if name in {"pprof", "firefox", "perfetto", "folded"}:
+    if name in {"pprof", "perfetto", "folded"}:
         plain = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
         assert b"\x1b[2J" not in plain
     assert FORMATS[name].help.endswith(".")

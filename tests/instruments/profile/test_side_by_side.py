@@ -198,5 +198,5 @@ def test_modules_add_up_and_trials_widen_their_intervals() -> None:
     assert table["module_percent"].tolist() == [60.0, 40.0, 40.0]
     assert table["percent"].sum() == pytest.approx(100)
     rounds = modules(made.assign(round=np.arange(len(made)) // 25))  # each round has its own code
-    wider = rounds["module_high"] - rounds["module_low"]
-    assert (wider > table["module_high"] - table["module_low"]).all()
+    wider = rounds["module_percent_high"] - rounds["module_percent_low"]
+    assert (wider > table["module_percent_high"] - table["module_percent_low"]).all()

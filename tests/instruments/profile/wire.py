@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-__all__ = ["Message", "decode", "packed"]
-
 Message = dict[int, list[Any]]  # int, or bytes
 
 

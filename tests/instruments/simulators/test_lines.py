@@ -11,7 +11,7 @@ import pytest
 from perflib import kernels
 from perflib.instruments.simulators import lines
 from perflib.instruments.simulators.lines import ACCESSES, FALSE, LINES, TRANSFERS, WRITES
-from perflib.model.errors import MeasurementError, UserError
+from perflib.model.errors import MeasurementError
 from tests.instruments.simulators.sim_programs import SOURCES, assemble, needs_qemu, needs_x86
 
 LOOPS = 500_000  # of sim_shared.c
@@ -61,13 +61,6 @@ def test_null_a_program_of_one_thread_shares_nothing(tmp_path: Path) -> None:
     found = of(lines.shared_lines([program]), "")
     assert (found[TRANSFERS], found[FALSE]) == (0, 0)
     assert found["instructions"] > 0
-
-
-def test_programs_that_cannot_be_simulated() -> None:
-    with pytest.raises(UserError, match="no program 'perflib-absent'"):
-        lines.shared_lines(["perflib-absent"])
-    with pytest.raises(MeasurementError, match=r"exec\)"):
-        lines.shared_lines(["env", "true"])
 
 
 @pytest.mark.parametrize(

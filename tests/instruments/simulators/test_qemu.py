@@ -126,23 +126,6 @@ def test_another_simulator_agrees_exactly(tmp_path: Path, entries: int, ways: in
     assert counts(qemu_counts([program], tlb=tlb)) == by_valgrind([program], tlb, tmp_path)
 
 
-@needs_x86
-@needs_qemu
-@needs_valgrind
-def test_another_simulator_agrees_on_kv(tmp_path: Path) -> None:
-    """But for the start of the program, when Valgrind's loader does more and in another place.
-
-    In a fully associative TLB, that is: in sets it matters where the libraries are, which differs.
-    """
-    argv = [str(kernels.build("kv", executable=True, copies=30).library)]
-    argv += ["--events", "1", "--first", "4"]
-    tlb = TlbModel(8, 8)
-    found, valgrinds = counts(qemu_counts(argv, tlb=tlb)), by_valgrind(argv, tlb, tmp_path)
-    assert found["iTLB misses"] > 10_000
-    assert valgrinds["iTLB misses"] == pytest.approx(found["iTLB misses"], abs=300)
-    assert valgrinds["instructions"] == pytest.approx(found["instructions"], rel=0.001)
-
-
 @pytest.mark.parametrize(
     ("entries", "ways", "page_bytes", "second_level"),
     [

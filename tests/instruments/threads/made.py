@@ -13,8 +13,6 @@ from perflib.instruments.threads.formats import INTERVAL, SAMPLE, Lock, Rows
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.writer import Writer
 
-__all__ = ["LOCKS", "STACKS", "made_recording", "recording_of", "write"]
-
 LOCKS = (
     Lock("output_module", "mutex", 0x1000, 100),
     Lock("formula_lock", "mutex", 0x2000, 100),

@@ -7,8 +7,6 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-__all__ = ["TURNS", "compiled"]
-
 TURNS = 4
 
 _BEGIN = r"""

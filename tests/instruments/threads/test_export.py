@@ -1,9 +1,8 @@
-"""Recordings of threads for Perfetto and Firefox Profiler."""
+"""Recordings of threads for Perfetto."""
 
 from __future__ import annotations
 
 import gzip
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perflib.instruments.threads import export_pieces
-from perflib.instruments.threads.export import FORMATS
+from perflib.instruments.threads import export
 from perflib.instruments.threads.formats import STATES
 from perflib.instruments.threads.recording import Recording
 from perflib.model.errors import UserError
-from tests.instruments.profile.test_export_formats import check_firefox, firefox_stacks
 from tests.instruments.profile.wire import Message, decode
 from tests.instruments.threads.made import LOCKS, STACKS, made_recording, recording_of
 
@@ -42,9 +39,9 @@ def small(tmp_path: Path) -> Recording:
     )
 
 
-def written(name: str, recording: Recording, folder: Path) -> bytes:
-    path = folder / f"out.{name}"
-    FORMATS[name].write(recording, path)
+def written(recording: Recording, folder: Path) -> bytes:
+    path = folder / "out.perfetto"
+    export.write(recording, path)
     return gzip.decompress(path.read_bytes())
 
 
@@ -96,7 +93,7 @@ class Trace:
 
 
 def test_perfetto_has_every_interval_and_who_woke_whom(small: Recording, tmp_path: Path) -> None:
-    trace = Trace(written("perfetto", small, tmp_path))
+    trace = Trace(written(small, tmp_path))
     main = "main\\x1b[2J"
     assert list(trace.threads.values()) == [main, "worker"]
     stack = STACKS[0]
@@ -116,7 +113,7 @@ def test_perfetto_has_every_interval_and_who_woke_whom(small: Recording, tmp_pat
 def test_perfetto_has_the_samples(small: Recording, tmp_path: Path) -> None:
     samples = [
         (one[8], decode(one[66][0]))
-        for one in packets(written("perfetto", small, tmp_path)) if one[66]
+        for one in packets(written(small, tmp_path)) if one[66]
     ]  # fmt: skip
     found = sorted((time[0], one[3][0], one[6][0], bool(one[4])) for time, one in samples)
     assert found == [(1 * MS, 100, MS, True), (6 * MS, 101, 3 * MS, False)]
@@ -126,8 +123,8 @@ def test_perfetto_of_many_intervals_in_small_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recording = made_recording(tmp_path / "recording", threads=5, seconds=1.0)
-    monkeypatch.setattr(export_pieces, "_PIECE", 7)
-    trace = Trace(written("perfetto", recording, tmp_path))
+    monkeypatch.setattr(export, "_PIECE", 7)
+    trace = Trace(written(recording, tmp_path))
     for row, thread in enumerate(recording.threads["name"]):
         own = recording.intervals[recording.first[row] : recording.first[row + 1]]
         expected = [
@@ -136,7 +133,7 @@ def test_perfetto_of_many_intervals_in_small_pieces(
             for one in own
         ]  # fmt: skip
         assert [one[:3] for one in trace.slices[thread]] == expected
-    ended = recording.intervals[export_pieces.woken(np.asarray(recording.intervals))]
+    ended = recording.intervals[export._woken(np.asarray(recording.intervals))]
     assert len(trace.arrows) == len(ended) > 50
     assert all([one[0] for one in both] == ["wakes", "woken"] for both in trace.arrows.values())
 
@@ -147,7 +144,7 @@ def test_perfettos_own_messages_read_it(small: Recording, tmp_path: Path) -> Non
         reason="Perfetto's messages are missing: pip install perfetto",
     )
     trace = messages.Trace()
-    trace.ParseFromString(written("perfetto", small, tmp_path))
+    trace.ParseFromString(written(small, tmp_path))
     kinds = [one.track_event.type for one in trace.packet if one.HasField("track_event")]
     assert sorted(kinds) == [1] * 7 + [2] * 7 + [3] * 2
     flows = [list(one.track_event.flow_ids) for one in trace.packet if one.track_event.flow_ids]
@@ -159,37 +156,12 @@ def test_perfettos_own_messages_read_it(small: Recording, tmp_path: Path) -> Non
     assert len(flows) == 1
 
 
-def test_firefox_has_waits_and_samples(small: Recording, tmp_path: Path) -> None:
-    made = check_firefox(gzip.compress(written("firefox", small, tmp_path)))
-    main, worker = made["threads"]
-    strings, stacks = made["shared"]["stringArray"], firefox_stacks(made)
-    assert main["name"] == main["processName"] == worker["processName"] == "main\\x1b[2J"
-    assert stacks[main["samples"]["stack"][0]] == STACKS[4]
-    assert worker["samples"]["stack"] == [None]
-    assert worker["samples"]["weight"] == [2.0]
-    markers = worker["markers"]
-    assert [strings[at] for at in markers["name"]] == [
-        "waiting: output_module", "ready: output_module", "spinning",
-    ]  # fmt: skip
-    assert markers["startTime"] == [2.0, 3.0, 5.0]
-    assert markers["endTime"] == [3.0, 5.0, 10.0]
-    first = markers["data"][0]
-    assert strings[first["by"]] == "main\\x1b[2J"
-    assert stacks[first["cause"]["stack"]] == STACKS[0]
-    assert first["type"] == made["meta"]["markerSchema"][0]["name"]
+def test_a_recording_without_anything_is_written(tmp_path: Path) -> None:
+    data = written(recording_of(tmp_path / "recording", [], stacks=()), tmp_path)
+    assert Trace(data).threads == {}
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_recording_without_anything_is_written(name: str, tmp_path: Path) -> None:
-    data = written(name, recording_of(tmp_path / "recording", [], stacks=()), tmp_path)
-    if name == "firefox":
-        assert json.loads(data)["threads"] == []
-    else:
-        assert Trace(data).threads == {}
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_damaged_recording_is_refused_and_nothing_is_left(name: str, tmp_path: Path) -> None:
+def test_a_damaged_recording_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
     folder = tmp_path / "recording"
     recording_of(folder, [[(0, 5, 2, 0, -1, 0, 0, 0)]])
     intervals = np.load(folder / "intervals.npy")
@@ -197,5 +169,5 @@ def test_a_damaged_recording_is_refused_and_nothing_is_left(name: str, tmp_path:
     np.save(folder / "intervals.npy", intervals)
     (tmp_path / "out").mkdir()
     with pytest.raises(UserError, match="it names lock 99 of 4"):
-        FORMATS[name].write(Recording.open(folder), tmp_path / "out" / "file")
+        export.write(Recording.open(folder), tmp_path / "out" / "file")
     assert list((tmp_path / "out").iterdir()) == []

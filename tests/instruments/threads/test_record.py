@@ -8,9 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -18,24 +18,26 @@ import pytest
 
 from perflib.instruments.threads import record
 from perflib.instruments.threads.formats import INTERVAL
+from perflib.instruments.threads.preload.backend import States
 from perflib.instruments.threads.record import backends, chosen, profile_job, run_alone
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
 from perflib.measure.conditions import Conditions
 from perflib.model.errors import MeasurementError, UserError
 from tests.instruments.threads.made import write
+from tests.processes import is_gone
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
 
 
-class Fake:
+class Fake(States):
     """A backend that writes down what it was told, and when."""
 
-    variables: Mapping[str, str] = {}
+    variables: ClassVar[dict[str, str]] = {}
     last: Fake | None = None
 
     def __init__(self, folder: Path, settings: Settings) -> None:
-        self.folder, self.settings = folder, settings
+        super().__init__(folder, settings)
         self.told: list[str] = []
         self.at: list[float] = []
         Fake.last = self
@@ -52,7 +54,7 @@ class Fake:
     def __exit__(self, *_: object) -> None:
         self._note("left")
 
-    def environment(self) -> Mapping[str, str]:
+    def environment(self) -> dict[str, str]:
         return self.variables
 
     def started(self, pid: int) -> None:
@@ -99,19 +101,6 @@ def profile(tmp_path: Path, program: str, **settings: object) -> record.Profiled
     return profile_job([*PYTHON, program], Settings(**settings), tmp_path / "recording")  # type: ignore[arg-type]
 
 
-def gone(pid: int) -> bool:
-    """Within a minute: whoever adopts a process reaps it when it comes round to it."""
-    for _ in range(6000):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        if state in "ZX":
-            return True
-        time.sleep(0.01)
-    return False
-
-
 # --- which backend --------------------------------------------------------------------------------
 
 
@@ -141,13 +130,6 @@ def test_without_any_backend_every_reason_is_said(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(record, "KINDS", kinds)
     with pytest.raises(MeasurementError, match="perf: no perf here; preload: no compiler here"):
         chosen(None, running=False)
-
-
-def test_the_real_backends_say_whether_they_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    found = backends()
-    assert list(found) == ["perf", "preload", "states"]
-    assert all(isinstance(why, str) for why in found.values())
 
 
 # --- a job that we start --------------------------------------------------------------------------
@@ -191,14 +173,6 @@ def test_what_a_job_did_before_it_died_is_recorded(tmp_path: Path) -> None:
     assert told()[-1] == "recorded"
 
 
-def test_a_bad_exit_status_comes_with_the_last_line(tmp_path: Path) -> None:
-    done = profile(tmp_path, "import sys; print('a', flush=True); sys.exit('no such event')")
-    assert (done.returncode, done.problem) == (
-        1,
-        "ended with status 1; its last line: no such event",
-    )
-
-
 def test_a_job_that_does_not_end_is_killed(tmp_path: Path) -> None:
     done = profile_job(
         [*PYTHON, "import os, time; print(os.getpid(), flush=True); time.sleep(60)"],
@@ -208,38 +182,8 @@ def test_a_job_that_does_not_end_is_killed(tmp_path: Path) -> None:
     )
     assert done.problem == "did not end within 3 s and was killed"
     assert done.returncode == -signal.SIGKILL
-    assert gone(int(done.output))
+    assert is_gone(int(done.output))
     assert told()[-1] == "recorded"
-
-
-def test_what_a_job_leaves_behind_is_killed(tmp_path: Path) -> None:
-    """A child of its group, and a daemon: twice forked, in a session of its own."""
-    program = """
-import os, sys, time
-child = os.fork()
-if child == 0:
-    time.sleep(60)
-read, write = os.pipe()
-if os.fork() == 0:
-    os.setsid()
-    daemon = os.fork()
-    if daemon == 0:
-        for number in (0, 1, 2):
-            os.close(number)
-        os.write(write, b"x")
-        time.sleep(60)
-    print(daemon, flush=True)
-    os._exit(0)
-os.read(read, 1)
-os.wait()
-print(child, flush=True)
-os._exit(0)
-"""
-    done = profile(tmp_path, program)
-    assert done.returncode == 0
-    pids = [int(line) for line in done.output.split()]
-    assert len(pids) == 2
-    assert all(gone(pid) for pid in pids)
 
 
 def test_ctrl_c_ends_the_job_and_the_backend(
@@ -256,7 +200,7 @@ def test_ctrl_c_ends_the_job_and_the_backend(
             [*PYTHON, "import time; time.sleep(60)"], Settings(), tmp_path / "recording",
             seen=interrupt,
         )  # fmt: skip
-    assert gone(pids[0])
+    assert is_gone(pids[0])
     assert told()[-1] == "left"
     assert not list(tmp_path.iterdir())
     monkeypatch.undo()
@@ -275,7 +219,7 @@ def test_a_backend_that_fails_leaves_no_job(
     monkeypatch.setattr(Fake, "started", fails)
     with pytest.raises(MeasurementError, match="perf has died"):
         profile(tmp_path, "import time; time.sleep(60)")
-    assert gone(pids[0])
+    assert is_gone(pids[0])
     assert told()[-1] == "left"
 
 
@@ -338,12 +282,6 @@ def test_of_much_output_the_end_is_kept() -> None:
     done = run_alone([*PYTHON, "print('x' * 3_000_000); print('the account')"])
     assert len(done.output) == 1 << 20
     assert done.output.endswith("x\nthe account\n")
-
-
-def test_a_job_that_closes_its_output_is_waited_for() -> None:
-    done = run_alone([*PYTHON, "import os, time; os.close(1); os.close(2); time.sleep(0.2)"])
-    assert (done.returncode, done.output) == (0, "")
-    assert done.wall_s > 0.2
 
 
 # --- a job that runs already ----------------------------------------------------------------------

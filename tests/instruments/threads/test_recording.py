@@ -229,6 +229,9 @@ def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
         Recording.open(tmp_path)
 
 
+# --- what is looked up ---------------------------------------------------------------------------
+
+
 @pytest.mark.filterwarnings("ignore:Reading `.npy`")
 def test_no_bytes_whatever_end_in_a_traceback(tmp_path: Path) -> None:
     """Bytes are changed anywhere in the headers and in meta.json."""
@@ -245,9 +248,6 @@ def test_no_bytes_whatever_end_in_a_traceback(tmp_path: Path) -> None:
         with contextlib.suppress(UserError):
             assert Recording.open(tmp_path).folder == tmp_path
         path.write_bytes(whole)
-
-
-# --- what is looked up ---------------------------------------------------------------------------
 
 
 def test_at_tells_what_a_thread_does(tmp_path: Path) -> None:

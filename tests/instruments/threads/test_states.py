@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perflib import kernels
 from perflib.instruments.threads.formats import EVENT, STATES, Event
 from perflib.instruments.threads.states import Pieces, StateMachine
-from perflib.model.errors import MeasurementError, UserError
+from perflib.model.errors import MeasurementError
 from tests.reference.thread_states import Interval, Machine
 
 JOB = 10
@@ -147,6 +147,7 @@ def test_any_events_give_what_plain_python_says_wherever_batches_are_cut(
 
 
 @given(any_events())
+@settings(max_examples=50)
 def test_a_threads_states_add_up_to_its_life(events: list[tuple[int, ...]]) -> None:
     machine, threads = told(events, 5000)
     lives = machine.threads
@@ -283,8 +284,9 @@ def test_the_first_event_tells_what_a_thread_did_before(
     first: tuple[int, ...], before: str
 ) -> None:
     machine = machine_of()
-    machine.thread(JOB, JOB, 0)
-    intervals = found(machine, [machine.feed(np.array([first], dtype=EVENT))])
+    intervals = found(
+        machine, [machine.feed(np.array([event(0, Event.COMM, JOB, 0), first], dtype=EVENT))]
+    )
     assert states(intervals[0]) == [(0, 50, before)]
 
 
@@ -306,17 +308,6 @@ def test_threads_that_perf_lists_at_the_begin_are_there_once() -> None:
         [(10, 70, "sleeping")],
         [(10, 50, "running"), (50, 70, "sleeping")],
     ]
-
-
-def test_a_thread_that_was_there_with_its_state() -> None:
-    machine = machine_of()
-    machine.thread(JOB, JOB, 0, "ready")
-    machine.thread(11, JOB, 1)  # it never came to a CPU nor left one, so it slept
-    threads = found(machine, [machine.finish(70)])
-    assert [states(one) for one in threads] == [[(0, 70, "ready")], [(0, 70, "sleeping")]]
-    assert machine.threads["name"].tolist() == ["job", "event-0"]
-    with pytest.raises(UserError, match="did you mean 'sleeping'"):
-        machine.thread(12, JOB, 1, "sleping")
 
 
 def test_samples_in_a_function_that_spins() -> None:
@@ -524,6 +515,7 @@ def test_no_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         machine.finish(10)
 
 
+@pytest.mark.slow
 def test_no_access_outside_memory() -> None:
     """Both kernels, fed with anything, under the sanitizers of addresses and undefined behaviour.
 

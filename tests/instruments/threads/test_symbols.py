@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import struct
 import subprocess
 from pathlib import Path
 
@@ -87,14 +85,6 @@ def test_what_is_stripped_is_named_by_file_and_address(tmp_path: Path) -> None:
     assert symbols.object_at(at["filled"]) is None
 
 
-def test_exported_names_survive_stripping(tmp_path: Path) -> None:
-    at, maps = run(compiled(tmp_path, "-s", "-rdynamic"))
-    symbols = Symbols.from_maps(maps)
-    assert symbols.name(at["main"]) == "main"
-    assert symbols.object_at(at["filled"] + 8) == ("filled", 8)
-    assert symbols.name(at["inner"]).startswith("program+0x")
-
-
 def test_a_deleted_file_is_not_read_from_what_has_its_name_now(tmp_path: Path) -> None:
     program = compiled(tmp_path)
     at, maps = run(program)
@@ -108,31 +98,12 @@ def test_a_deleted_file_is_not_read_from_what_has_its_name_now(tmp_path: Path) -
     )
 
 
-def test_files_that_are_no_programs(tmp_path: Path) -> None:
-    text = tmp_path / "data"
-    text.write_text("no program at all")
-    cut = tmp_path / "cut"
-    cut.write_bytes(Path("/proc/self/exe").read_bytes()[:3000])
-    header = bytearray(Path("/proc/self/exe").read_bytes()[:64])
-    header[32:40] = struct.pack("<Q", 1 << 60)  # its segments stand beyond its end
-    wrong = tmp_path / "wrong"
-    wrong.write_bytes(header)
-    narrow = tmp_path / "narrow"
-    narrow.write_bytes(b"\x7fELF\x01\x01" + bytes(100))
-    for path in (text, cut, wrong, narrow, tmp_path):
-        symbols = Symbols([Mapping(0x10000, 0x20000, 0x1000, str(path))])
-        assert symbols.name(0x10010) == f"{path.name}+0x1010"
-        assert symbols.object_at(0x10010) is None
-
-
 def test_addresses_outside_of_files() -> None:
     symbols = Symbols([Mapping(0x1000, 0x2000, 0, ""), Mapping(0x3000, 0x4000, 0, "[vdso]")])
     assert symbols.name(0x1004) == "0x1004"
     assert symbols.name(0x3004) == "[vdso]+0x4"
     assert symbols.name(0x9000) == "0x9000"
-    assert symbols.knows(0x1FFF)
-    assert not symbols.knows(0x2000)
-    assert not Symbols([]).knows(0)
+    assert symbols.name(0x2000) == Symbols([]).name(0x2000) == "0x2000"
 
 
 def test_of_two_at_one_place_the_later_counts(tmp_path: Path) -> None:
@@ -143,16 +114,6 @@ def test_of_two_at_one_place_the_later_counts(tmp_path: Path) -> None:
     rows = {path.stem: f"10000000-10005000 r-xp 00000000 fe:00 12 {path}\n" for path in (one, two)}
     assert Symbols.from_maps(rows["one"], rows["two"]).name(0x10000000 + place) == "two"
     assert Symbols.from_maps(rows["two"], rows["one"]).name(0x10000000 + place) == "one"
-
-
-def test_a_root_of_its_own(tmp_path: Path) -> None:
-    at, maps = run(compiled(tmp_path, "-no-pie"))
-    (tmp_path / "root").mkdir()
-    moved = tmp_path / "root" / str(tmp_path / "program").lstrip("/")
-    moved.parent.mkdir(parents=True)
-    shutil.move(tmp_path / "program", moved)
-    assert Symbols.from_maps(maps, root=tmp_path / "root").name(at["main"]) == "main"
-    assert Symbols.from_maps(maps, root=tmp_path / "none").name(at["main"]).startswith("program+")
 
 
 def test_names_of_cpp_are_those_of_the_source(tmp_path: Path) -> None:

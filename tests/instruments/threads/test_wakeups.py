@@ -19,6 +19,7 @@ from perflib.instruments.threads.wakeups import (
     PATH_BY,
     chain,
     critical_path,
+    gains,
     path_summary,
     wakeups,
 )
@@ -182,6 +183,7 @@ def test_the_path_of_a_part_of_the_time_and_of_chosen_threads(convoy: Recording)
         (8, 10, 0, "running", LOCK_A, -1),
         (10, 12, 1, "running", -1, 0),
     ]
+    assert critical_path(convoy, Selection(5, 5)).empty
     assert _of(critical_path(convoy, Selection(rows=[0], end_ns=9))) == [
         (0, 9, 0, "running", -1, -1)
     ]
@@ -199,6 +201,36 @@ def test_wake_ups_in_the_order_of_time(convoy: Recording) -> None:
     assert wakeups(convoy, Selection(function="^formula$"))["time_ns"].tolist() == [14]
     with pytest.raises(UserError, match="no lock 9: this recording has 4"):
         wakeups(convoy, Selection(locks=[9]))
+
+
+def test_without_a_lock_the_job_is_as_much_shorter_as_its_end_depends_on_it(
+    convoy: Recording, tmp_path: Path
+) -> None:
+    """Without A, B releases its own lock 8 ns earlier; without B, C never waits for it."""
+    assert gains(convoy, [[LOCK_A], [LOCK_B], [LOCK_A, LOCK_B], []]) == pytest.approx(
+        [8e-9, 10e-9, 10e-9, 0]
+    )
+    assert gains(convoy, [[LOCK_A], [LOCK_B]], Selection(8, 12)) == pytest.approx([2e-9, 0])
+    assert gains(convoy, [[LOCK_A], [LOCK_B]], Selection(rows=[1, 2])) == pytest.approx(
+        [8e-9, 6e-9]  # without B, B's own end is the last one
+    )
+    assert gains(convoy, [[LOCK_A]], Selection(5, 5)) == [0.0]
+    born = [(12, 14, READY, 0, -1, -1, 1), (14, 25, RUNNING)]  # by who waited for A
+    held = [(0, 10, RUNNING)], [(0, 2, RUNNING), (2, 10, WAITING, 0, -1, LOCK_A, 0, 0)]
+    late = recording_of(tmp_path / "born", [held[0], [*held[1], (10, 14, RUNNING)], born])
+    assert gains(late, [[LOCK_A], [LOCK_B]]) == pytest.approx([8e-9, 0])
+
+
+def test_a_wait_for_nobody_known_stays_as_long_as_it_was(tmp_path: Path) -> None:
+    """A timer's end is as far from its begin; who sleeps until another one ends waits for it."""
+    made = recording_of(
+        tmp_path,
+        [
+            [(0, 10, RUNNING), (10, 20, SLEEPING, 0, -1, -1, 1), (20, 21, RUNNING)],
+            [(0, 3, RUNNING), (3, 8, WAITING, 0, -1, LOCK_A, 0), (8, 14, SLEEPING), (14, 20, 0)],
+        ],
+    )
+    assert gains(made, [[LOCK_A]]) == pytest.approx([5e-9])
 
 
 def test_a_chain_goes_back_to_who_woke_whom(convoy: Recording) -> None:
@@ -270,16 +302,6 @@ def test_threads_that_do_not_wait_for_each_other_have_a_path_through_one(tmp_pat
     assert (path["lock"] == -1).all()
     assert (path["woken_by"] == -1).all()
     assert int((path["end_ns"] - path["start_ns"]).sum()) == made.end_ns - made.start_ns
-
-
-def test_the_length_of_a_path_is_that_of_the_window(tmp_path: Path) -> None:
-    made = made_recording(tmp_path, threads=6, seconds=0.5, per_second=2000, seed=3)
-    for selection in (Selection(), Selection(made.start_ns + 10**8, made.end_ns - 10**8)):
-        path = critical_path(made, selection)
-        start, end = made.span(selection)
-        assert int((path["end_ns"] - path["start_ns"]).sum()) == end - start
-        assert (path["end_ns"].to_numpy()[:-1] == path["start_ns"].to_numpy()[1:]).all()
-    assert critical_path(made, Selection(5, 5)).empty
 
 
 def test_a_recording_without_threads_has_no_path(tmp_path: Path) -> None:

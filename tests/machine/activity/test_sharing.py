@@ -33,7 +33,7 @@ def test_what_each_core_gives() -> None:
     samples = {0: records(4000, 0.0), 1: records(4000, 0.6, seed=2)}
     alone, shared = shares_of(samples)
     assert (alone.cpu, shared.cpu, shared.samples) == (0, 1, 4000)
-    assert alone.told == shared.told == "told"
+    assert alone.status == shared.status == "calibrated"
     assert alone.alone_percent == 100
     assert np.isnan(alone.sibling_cost_percent)
     truth = 100 * np.mean(samples[1]["probe_before_ns"] < 1.2 * ALONE_NS)
@@ -56,7 +56,7 @@ def test_what_others_take_and_what_the_hypervisor_takes() -> None:
 
 def test_one_state_alone_tells_nothing() -> None:
     (share,) = shares_of({3: records(4000, 0.0)})
-    assert share.told == "no second state"
+    assert share.status == "no second state"
     assert np.isnan(share.alone_percent)
     assert json.loads(json.dumps(share.to_dict()))["alone_percent"] is None
 
@@ -66,7 +66,7 @@ def test_no_probes_no_samples_and_no_run_delay() -> None:
     made["probe_before_ns"] = made["probe_after_ns"] = -1
     made["run_delay_ns"] = -1
     none, empty = shares_of({0: made, 1: made[:0]})
-    assert none.told == empty.told == "no probes"
+    assert none.status == empty.status == "no probes"
     for share in (none, empty):
         assert np.isnan([share.alone_percent, share.taken_percent, share.stolen_percent]).all()
 
@@ -82,5 +82,5 @@ def test_this_machine_is_probed_and_the_caller_stays_where_it_is() -> None:
     assert os.sched_getaffinity(0) == allowed
     assert [share.cpu for share in shares] == sorted(allowed)
     for share in shares:
-        assert share.told != "told" or 0 <= share.alone_percent <= 100
+        assert share.status != "calibrated" or 0 <= share.alone_percent <= 100
         assert np.isnan(share.taken_percent) or 0 <= share.taken_percent <= 100

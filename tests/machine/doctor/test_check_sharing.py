@@ -17,14 +17,14 @@ from tests.machine import trees
 
 
 def share(cpu: int, alone: float = 99.0, cost: float = 38.0, **more: Any) -> CoreShare:
-    values: dict[str, Any] = {"told": "told", "taken_percent": 0.0, "stolen_percent": 0.0}
+    values: dict[str, Any] = {"status": "calibrated", "taken_percent": 0.0, "stolen_percent": 0.0}
     return CoreShare(
         cpu=cpu, samples=9000, alone_percent=alone, sibling_cost_percent=cost, **values | more
     )
 
 
 def test_a_core_that_is_shared() -> None:
-    check = judged([share(0, nan, nan, told="no second state"), share(1, 31.2)], virtual=True)
+    check = judged([share(0, nan, nan, status="no second state"), share(1, 31.2)], virtual=True)
     assert check.state == "warn"
     assert check.now == (
         "cpu0: always in one state: cannot tell whether it is alone; "
@@ -44,7 +44,7 @@ def test_a_core_that_other_tasks_and_the_hypervisor_take() -> None:
 
 def test_all_is_well_or_cannot_be_told() -> None:
     assert judged([share(0), share(1)], virtual=False).state == "good"
-    silent = [share(0, nan, nan, told="no first state"), share(1, nan, nan, told="few probes")]
+    silent = [share(0, nan, nan, status="no first state"), share(1, nan, nan, status="few probes")]
     check = judged(silent, virtual=False)
     assert check.state == "unknown"
     assert check.now.count("cannot tell") == 2

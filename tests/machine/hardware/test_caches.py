@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perflib.machine.hardware.caches import caches, sharing
+from perflib.machine.hardware.caches import caches
 from tests.machine import trees
 
 
@@ -16,7 +16,7 @@ def test_each_cache_once_with_those_who_share_it(tmp_path: Path) -> None:
     ]
     assert last[0].size_bytes == 30 << 20
     assert (last[0].ways, last[0].line_bytes, last[0].sets) == (20, 64, 24576)
-    assert sharing(found, 25) == {
+    assert {str(cache): cache.shared_cpus for cache in found if 25 in cache.shared_cpus} == {
         "L1d 32 KiB": (1, 25),
         "L1i 32 KiB": (1, 25),
         "L2 256 KiB": (1, 25),

@@ -14,7 +14,13 @@ from perflib.machine.doctor.lines import feature_lines
 from perflib.machine.files import fields
 from perflib.machine.hardware import cpuid
 from perflib.machine.hardware.cpuid import Leaves, read_leaves
-from perflib.machine.hardware.features import FEATURES, FeatureState, features, of_this_machine
+from perflib.machine.hardware.features import (
+    FEATURES,
+    FeatureState,
+    features,
+    of_arm64,
+    of_this_machine,
+)
 from perflib.model.errors import UserError
 from tests.machine.dumps import dump
 
@@ -314,6 +320,13 @@ def test_lines_say_each_feature_once_and_why_it_is_not_enabled() -> None:
     (counters,) = (line for line in lines if "counters:" in line)
     assert "architectural LBR (32 branches deep)" in counters
     assert list(feature_lines(())) == []
+
+
+def test_arm64_has_linux_s_names() -> None:
+    found = of_arm64("fp asimd atomics")
+    assert list(feature_lines(found)) == [
+        "features, as Linux names them: enabled: fp, asimd, atomics"
+    ]
 
 
 def test_a_record_is_json() -> None:

@@ -31,6 +31,11 @@ def test_by_cpuid(tmp_path: Path) -> None:
         ),
         ({"sys/class/dmi/id/sys_vendor": "Dell Inc."}, None),
         ({"proc/device-tree/hypervisor/compatible": "linux,kvm"}, "linux,kvm"),
+        (
+            {"proc/device-tree/compatible": "linux,dummy-virt\0"},
+            "unknown hypervisor (linux,dummy-virt)",
+        ),
+        ({"proc/device-tree/compatible": "raspberrypi,4-model-b\0brcm,bcm2711\0"}, None),
         ({"proc/cpuinfo": "flags\t: fpu hypervisor"}, "unknown hypervisor"),
         ({}, None),
     ],

@@ -44,7 +44,7 @@ def test_every_row_is_a_microarchitecture_with_a_source_and_an_itlb(name: str) -
     assert known.source
     assert reach_bytes(known.tlbs, "instruction", level=1)
     assert all(tlb.ways and tlb.entries % tlb.ways == 0 for tlb in known.tlbs)
-    named = Path(module.__file__).with_name("microarch.py").read_text()
+    named = Path(module.__file__).with_name("microarch.toml").read_text()
     assert f'"{name}"' in named
 
 

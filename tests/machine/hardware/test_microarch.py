@@ -57,9 +57,15 @@ def test_names(numbers: tuple[str, int | None, int | None, int | None], name: st
 
 
 def test_arm_from_cpuinfo(tmp_path: Path) -> None:
-    text = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\nCPU revision\t: 1"
+    """As Linux reports an Ampere Altra."""
+    text = (
+        "processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd evtstrm aes pmull sha1 sha2 "
+        "crc32 atomics fphp asimdhp cpuid asimdrdm lrcpc dcpop asimddp ssbs\n"
+        "CPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x3\n"
+        "CPU part\t: 0xd0c\nCPU revision\t: 1\n"
+    )
     found = signature(trees.write(tmp_path, {"proc/cpuinfo": text}))
-    assert found == Signature("ARM implementer 0x41", 0x41, 0xD0C, 1)
+    assert found == Signature("ARM implementer 0x41", 0x41, 0xD0C, 0x31)
     assert str(microarchitecture(found)) == "Neoverse N1"
 
 

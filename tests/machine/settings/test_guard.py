@@ -12,8 +12,7 @@ import platform
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from perflib.machine.settings import guard
 from perflib.machine.settings.changes import restore_leftovers, settings
 from perflib.machine.settings.knobs import KNOBS
 from perflib.model.errors import MeasurementError, UserError
+from tests.processes import alive, soon
 
 THP = "sys/kernel/mm/transparent_hugepage/enabled"
 ASLR = "proc/sys/kernel/randomize_va_space"
@@ -75,20 +75,6 @@ AS_FOUND = ["madvise", "powersave", "powersave"]
 CHANGED = ["always", "performance", "performance"]
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert condition()
-
-
-def exists(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 class Changer:
     """Another process, in a group of its own, that has settings changed."""
 
@@ -105,7 +91,7 @@ class Changer:
 
     def kill_guard(self) -> None:
         os.kill(self.guard, signal.SIGKILL)
-        wait_for(lambda: not exists(self.guard))
+        assert soon(lambda: not alive(self.guard))
 
 
 @contextmanager
@@ -116,7 +102,7 @@ def changer(root: Path, how: str = "plain") -> Iterator[Changer]:
         yield other
     finally:
         other.process.kill()
-        if exists(other.worker):
+        if alive(other.worker):
             os.kill(other.worker, signal.SIGKILL)
         other.process.communicate()
 
@@ -155,14 +141,14 @@ def test_interrupt_from_the_terminal_puts_back_before_the_process_ends(root: Pat
         os.killpg(other.process.pid, signal.SIGINT)
         other.process.wait(60)
         assert values(root) == AS_FOUND
-        assert not exists(other.guard)
+        assert not alive(other.guard)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_process_is_killed(root: Path, home: Path, number: int) -> None:
     with changer(root) as other:
         os.kill(other.process.pid, number)
-        wait_for(lambda: values(root) == AS_FOUND and not exists(other.guard))
+        assert soon(lambda: values(root) == AS_FOUND and not alive(other.guard))
     assert [path.name for path in home.iterdir()] == ["log"]
     assert "was set to 'always'" in (home / "log").read_text()
     assert restore_leftovers() == []
@@ -171,15 +157,15 @@ def test_process_is_killed(root: Path, home: Path, number: int) -> None:
 def test_whole_process_group_is_killed(root: Path) -> None:
     with changer(root) as other:
         os.killpg(other.process.pid, signal.SIGKILL)
-        wait_for(lambda: values(root) == AS_FOUND)
-        wait_for(lambda: not exists(other.worker))
+        assert soon(lambda: values(root) == AS_FOUND)
+        assert soon(lambda: not alive(other.worker))
 
 
 def test_workers_that_outlive_the_process_do_not_hold_the_guard_back(root: Path) -> None:
     with changer(root, "apart") as other:
         os.kill(other.process.pid, signal.SIGKILL)
-        wait_for(lambda: values(root) == AS_FOUND)
-        assert exists(other.worker)
+        assert soon(lambda: values(root) == AS_FOUND)
+        assert alive(other.worker)
 
 
 # --- the guard ---------------------------------------------------------------------------------
@@ -195,7 +181,7 @@ def test_guard_stands_apart_and_holds_nothing_but_its_pipe(root: Path, home: Pat
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
             os.kill(other.guard, number)
         os.kill(other.process.pid, signal.SIGKILL)
-        wait_for(lambda: values(root) == AS_FOUND)
+        assert soon(lambda: values(root) == AS_FOUND)
 
 
 def test_guard_is_killed_and_the_process_ends_well(root: Path, home: Path) -> None:
@@ -287,7 +273,7 @@ def test_second_process_is_refused_and_told_who_is_at_it(root: Path) -> None:
             pytest.fail("two at once")
         assert values(root) == CHANGED
         assert value(root, ASLR) == "2"
-    wait_for(lambda: values(root) == AS_FOUND)
+    assert soon(lambda: values(root) == AS_FOUND)
 
 
 def test_second_change_in_the_same_process_is_refused(root: Path) -> None:

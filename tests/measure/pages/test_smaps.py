@@ -347,27 +347,6 @@ print(begin, begin + size, count(*kinds) - before, flush=True)
 sys.stdin.read()
 """
 
-_FILE = f"""{_COUNT}
-import ctypes, mmap, os, sys
-size = 8 << 20
-file = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR)
-piece = int(sys.argv[2])
-for _ in range(0, size, piece):
-    assert os.write(file, b"x" * piece) == piece
-libc = ctypes.CDLL(None, use_errno=True)
-libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
-space = libc.mmap(None, size + (2 << 20), 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
-begin = -(-space // (2 << 20)) * (2 << 20)
-fixed = 0x10
-access = mmap.PROT_READ | mmap.PROT_EXEC
-assert libc.mmap(begin, size, access, mmap.MAP_PRIVATE | fixed, file, 0) == begin
-for page in range(begin, begin + size, 4096):
-    ctypes.string_at(page, 1)
-print(begin, begin + size, count(*kinds) - before, flush=True)
-sys.stdin.read()
-"""
-
 
 @contextlib.contextmanager
 def real(code: str, *words: str) -> Iterator[tuple[TextPages, int]]:
@@ -405,31 +384,3 @@ def test_real_memory_on_transparent_huge_pages() -> None:
         assert (violated("thp", found) == "") == (huge_kib == 4096)
         assert "AnonHugePages" in violated("4k", found)
         assert violated("hugetlb", found)
-
-
-def test_real_memory_that_was_collapsed() -> None:
-    with real(_ANONYMOUS, "15,14,25") as (found, huge_kib):
-        # The advice is taken, or refused: then the process ended, and this is skipped.
-        assert huge_kib == 4096
-        assert found.by_kind == {"AnonHugePages": 4 * MIB}
-        assert violated("collapse", found) == violated("thp", found) == ""
-
-
-def test_a_real_file_that_was_written_at_one_go(tmp_path: Path) -> None:
-    file = tmp_path / "at one go"
-    with real(_FILE, str(file), str(8 * MIB)) as (found, huge_kib):
-        if not huge_kib:
-            pytest.skip("this file system gives no huge pages unasked")
-        assert found.huge_bytes == huge_kib << 10
-        assert found.files == (str(file),)
-        sentence = violated("4k", found)
-        assert "FilePmdMapped" not in found.by_kind or f"gave {file} huge pages" in sentence
-        assert sentence.startswith("requested pages of 4 KiB (4k), found ")
-
-
-def test_a_real_file_that_was_written_in_small_pieces(tmp_path: Path) -> None:
-    with real(_FILE, str(tmp_path / "piece by piece"), "4096") as (found, huge_kib):
-        if huge_kib:
-            pytest.skip("this file system gives huge pages whatever is written")
-        assert violated("4k", found) == ""
-        assert found.resident_bytes == 8 * MIB

@@ -33,7 +33,7 @@ def arrays() -> Iterator[Arrays]:
 def lay(arrays: Arrays, cpu: int, node: int | None, span_mib: int = 2) -> str:
     """2 MiB of lines in so much memory, all of which is touched."""
     span = span_mib * MIB
-    return arrays.lay(cpu, order="random", bytes_=2 * MIB, span_bytes=span, cpu=cpu, node=node)
+    return arrays.place(cpu, order="random", bytes_=2 * MIB, span_bytes=span, cpu=cpu, node=node)
 
 
 def worker_of(arrays: Arrays) -> int:

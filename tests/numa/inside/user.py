@@ -20,7 +20,7 @@ from perflib.measure.arrays import Arrays
 from perflib.measure.conditions import Conditions
 from perflib.measure.schedule import Columns
 from perflib.model.run import Run
-from perflib.model.store import load, runs
+from perflib.store.run_files import load, runs
 from tests.numa.layouts import Layout
 
 SMALL: dict[str, Any] = {"array_mib": 2, "trial_ms": 0.1}
@@ -152,7 +152,7 @@ def test_asking_for_an_offline_core_is_refused(
         told = capsys.readouterr().err
         assert f"cores: CPU {gone} is offline; it may use 0-{gone - 1}" in told
         with Arrays(Conditions()) as arrays:
-            why = arrays.lay("a", order="random", bytes_=1 << 20, cpu=gone)
+            why = arrays.place("a", order="random", bytes_=1 << 20, cpu=gone)
             assert why.startswith(f"cpu{gone} cannot be used: it is offline")
             assert "a" not in arrays
-            assert arrays.lay("a", order="random", bytes_=1 << 20, cpu=0, node=0) == ""
+            assert arrays.place("a", order="random", bytes_=1 << 20, cpu=0, node=0) == ""

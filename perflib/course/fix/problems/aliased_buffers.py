@@ -6,8 +6,6 @@ import random
 
 from perflib.course.fix.problem import Case, Problem
 
-__all__ = ["PROBLEM"]
-
 
 def _draw(draw: random.Random, size: float) -> Case:
     events = draw.randint(1, int(1 + 200 * size))
@@ -43,9 +41,8 @@ def _ring(events: int) -> list[int]:
     return [(event + 7) % events for event in range(events)]
 
 
-PROBLEM = Problem(
-    name="aliased_buffers",
-    title="events of a chain get their places in it, in an array beside the links",
+PROBLEM = Problem.of(
+    "aliased_buffers",
     threads=1,
     always=[
         {"next": [], "first": 0, "steps": 0},
@@ -61,26 +58,4 @@ PROBLEM = Problem(
     words=_words,
     expected=_expected,
     place=_place,
-    hints=[
-        "Write down where next[e] and rank[e] lie, as offsets in a page (address % 4096).",
-        (
-            "In each step a store goes to rank[at], and the load of next[at] follows. What do the "
-            "two addresses have in common, and what waits for the load?"
-        ),
-        (
-            "Ask for more memory than is needed, and let one of the arrays begin elsewhere in a "
-            "page (pl.alias_free does so for numpy arrays). Or let the load come first."
-        ),
-    ],
-    mechanism=(
-        "A load must not overtake a store to the same address. To find out quickly, the processor "
-        "compares the low 12 bits first. Both arrays begin at a page, so rank[at] and next[at] "
-        "agree in those bits: each load waits for a store with which it has nothing to do (4K "
-        "aliasing), and the next step waits for the load. Half a page between the arrays ends it. "
-        "To load the link before the rank is stored ends it, too: the compiler may not do that by "
-        "itself, since for all it knows both are one array. How much a wait costs differs from "
-        "processor to processor. A loop whose loads nobody waits for hardly shows it on recent "
-        "ones: here it stands in the way of every step."
-    ),
-    others={"order": "the link is loaded before the rank is stored"},
 )

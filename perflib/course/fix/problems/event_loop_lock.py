@@ -6,8 +6,6 @@ import random
 
 from perflib.course.fix.problem import MASK, Case, Problem
 
-__all__ = ["PROBLEM"]
-
 _MOST_TERMS = 64
 _CALLS = 100  # of each thread, with the same jets: enough for two that get into each other's way
 
@@ -72,9 +70,8 @@ def _place(case: Case, place: int) -> str:
     return f"the correction of jet {jet} of thread {thread}"
 
 
-PROBLEM = Problem(
-    name="event_loop_lock",
-    title="two threads correct jets by a formula, one at a time",
+PROBLEM = Problem.of(
+    "event_loop_lock",
     threads=2,
     always=[
         {"terms": [[], []], "x": [[], []]},
@@ -91,25 +88,4 @@ PROBLEM = Problem(
     words=_words,
     expected=_expected,
     place=_place,
-    hints=[
-        (
-            "What does the lock protect? Look at each variable that is used while it is held: "
-            "which thread owns it?"
-        ),
-        "A worker belongs to one thread, and nobody writes to a text. One variable is left.",
-        (
-            "Count the jets of a call in a variable of its own, and add it to the shared one once: "
-            "by an atomic addition, or under the lock."
-        ),
-    ],
-    mechanism=(
-        "The lock is held while a thread works on data that no other thread has, so the threads "
-        "take turns where they could work side by side. Two threads are then as fast as one, and "
-        "less where the lock itself must be waited for: a thread that finds it taken sleeps, and "
-        "is woken by the kernel. Only the number of jets is shared. It needs an atomic addition "
-        "(or the lock) once a call. Without either, two threads read the same number, and one of "
-        "the additions is lost. On two cores no more than half of the time can be saved by working "
-        "side by side; what is saved beyond it is the waiting's own cost."
-    ),
-    others={},
 )

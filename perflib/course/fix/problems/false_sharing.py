@@ -6,8 +6,6 @@ import random
 
 from perflib.course.fix.problem import MASK, Case, Problem
 
-__all__ = ["PROBLEM"]
-
 _CALLS = 20
 
 
@@ -33,9 +31,8 @@ def _place(_case: Case, place: int) -> str:
     return f"tally_found({place}) after {_CALLS} calls of each thread"
 
 
-PROBLEM = Problem(
-    name="false_sharing",
-    title="two threads count finds, each in a counter of its own",
+PROBLEM = Problem.of(
+    "false_sharing",
     threads=2,
     always=[
         {"kinds": [[], []], "wanted": [0, 0]},
@@ -50,25 +47,4 @@ PROBLEM = Problem(
     words=_words,
     expected=_expected,
     place=_place,
-    hints=[
-        "No counter is shared. What is? Write down the address of each counter, and divide by 64.",
-        (
-            "Two counters of 8 bytes side by side lie on one cache line. A core must own the line "
-            "to write to it."
-        ),
-        (
-            "Align each counter to a line of its own (_Alignas), or count in a local variable and "
-            "add to the counter now and then."
-        ),
-    ],
-    mechanism=(
-        "A core owns a whole cache line before it writes to any byte of it. The two counters lie "
-        "on one line, so each addition of one thread takes the line away from the other: false "
-        "sharing. Nothing is wrong with the results. With a line for each counter both cores keep "
-        "theirs. To count in a local variable, and to add the sum at the end of a call, is right, "
-        "too, and faster still: most of the atomic additions are gone. The effect is as large as "
-        "the way from core to core is long. It is small where both threads run on one physical "
-        "core, which shares its first-level cache; a guest does not always know that."
-    ),
-    others={},
 )

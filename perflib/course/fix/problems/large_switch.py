@@ -6,8 +6,6 @@ import random
 
 from perflib.course.fix.problem import MASK, Case, Problem
 
-__all__ = ["PROBLEM"]
-
 _CHANNELS, _TERMS = 512, 16
 _WORD = 2**32
 
@@ -51,9 +49,8 @@ def _place(case: Case, place: int) -> str:
 
 _EVERY = list(range(_CHANNELS + 2))
 
-PROBLEM = Problem(
-    name="large_switch",
-    title="hits are calibrated, by a case for each of 512 channels",
+PROBLEM = Problem.of(
+    "large_switch",
     threads=1,
     always=[
         {"channels": [], "values": []},
@@ -67,27 +64,4 @@ PROBLEM = Problem(
     words=_words,
     expected=_expected,
     place=_place,
-    hints=[
-        (
-            "How large is the code of the switch? (objdump, or 512 cases of some 300 bytes.) How "
-            "large is the instruction cache?"
-        ),
-        "What differs from case to case: what is done, or the constants it is done with?",
-        (
-            "Put the constants into a table, with a row for each channel, and write what is done "
-            "once. (Or: bring the 128 hot cases together.)"
-        ),
-    ],
-    mechanism=(
-        "512 cases of some 300 bytes are far more code than the first-level instruction cache "
-        "holds, and the hot ones are every fourth: their 40 KiB are spread over all pages of the "
-        "switch. Each hit jumps to another case, which must be fetched from the second level, and "
-        "the jump itself is hard to predict. All cases do the same with other constants. In a "
-        "table the constants are data, which is fetched ahead, and one short loop stays in the "
-        "cache; its jumps are always the same. What is saved has three parts that cannot be told "
-        "apart here: instruction fetches, the instruction TLB, mispredicted jumps. A machine with "
-        "counters tells them (notebook 03); the code segment's notebook varies the code's size "
-        "alone."
-    ),
-    others={},
 )

@@ -6,8 +6,6 @@ import random
 
 from perflib.course.fix.problem import MASK, Case, Problem
 
-__all__ = ["PROBLEM"]
-
 _RAW_BYTES = 4144
 
 
@@ -55,9 +53,8 @@ def _place(case: Case, place: int) -> str:
 
 _LAST = _RAW_BYTES - 1
 
-PROBLEM = Problem(
-    name="page_chase",
-    title="a walk along a chain of events, whose records are a page each",
+PROBLEM = Problem.of(
+    "page_chase",
     threads=1,
     always=[
         {"energy": [], "next": [], "raw": 0, "walks": [], "looks": []},
@@ -88,27 +85,4 @@ PROBLEM = Problem(
     words=_words,
     expected=_expected,
     place=_place,
-    hints=[
-        (
-            "How many pages does a walk over 4096 records touch, and how many entries has the data "
-            "TLB of this machine? (pl.describe, notebook 06)"
-        ),
-        "The walk needs 16 bytes of each record. Where could they lie?",
-        (
-            "Keep energy and next in an array of their own, and the raw data in another. (Or: ask "
-            "for pages of 2 MiB with madvise before the first touch.)"
-        ),
-    ],
-    mechanism=(
-        "The walk uses 16 bytes of each record, and each record fills a page, so each step needs "
-        "another entry of the TLB. 4096 pages are more than the TLB reaches: nearly each step "
-        "waits for a walk through the page tables, in a guest through those of the guest and of "
-        "the host. The lines themselves (4096 of 64 bytes) fit into a second-level cache. "
-        "With the headers side by side, 256 of them share a page and four a line: 16 pages serve "
-        "the whole walk. That works everywhere. What is saved is the TLB's part and the cache's "
-        "together, since headers of 16 bytes also need a quarter of the lines. Pages of 2 MiB "
-        "leave the records as they are and save the TLB's part alone; they work where the system "
-        "has some, and save less in a guest whose host backs them by pages of 4 KiB."
-    ),
-    others={"huge": "the records as they are, on pages of 2 MiB (madvise)"},
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from perflib.experiments.aliasing.allocators.claims import (
     COST,
@@ -19,23 +19,25 @@ from perflib.experiments.aliasing.allocators.claims import (
 )
 from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Experiment
-from perflib.framework.params import Cores, Params, Words, budget, parameter, precision, split_items
-from perflib.framework.schema import Column
+from perflib.framework.params import (
+    Cores,
+    Items,
+    Params,
+    Words,
+    budget,
+    limit,
+    parameter,
+    precision,
+)
+from perflib.framework.schema import Column, key, ok
+from perflib.framework.steps import Drawing, Steps
 
 __all__ = ["Allocators", "AllocatorsParams", "experiment"]
 
 Function = Literal["convolution", "copy"]
-Functions = Annotated[list[Function], BeforeValidator(split_items), Field(min_length=1)]
-Sizes = Annotated[
-    list[Annotated[int, Field(ge=8, le=1 << 28)]],
-    BeforeValidator(split_items),
-    Field(min_length=1, max_length=64),
-]
-TimedSizes = Annotated[
-    list[Annotated[int, Field(ge=64, le=1 << 28, multiple_of=4)]],
-    BeforeValidator(split_items),
-    Field(min_length=1),
-]
+Functions = Items[Function]
+Sizes = Annotated[Items[Annotated[int, Field(ge=8, le=1 << 28)]], Field(max_length=64)]
+TimedSizes = Items[Annotated[int, Field(ge=64, le=1 << 28, multiple_of=4)]]
 
 
 class AllocatorsParams(Params):
@@ -90,9 +92,7 @@ class AllocatorsParams(Params):
     sample_ms: float = parameter(
         0.25, "how long a function is timed at once; one call at least", "ms", ge=0.01, le=1000
     )
-    threshold_percent: float = parameter(
-        5.0, "aliasing counts as costly from this on", "percent", gt=0, le=1000
-    )
+    threshold_percent: float = limit(5.0, "aliasing counts as costly from this on")
     control: bool = parameter(
         False, "the null test: the far buffer is the one at the same distance, timed again"
     )
@@ -107,19 +107,10 @@ class Allocators(Experiment):
     notebook = "11_aliasing_allocators"
     Params = AllocatorsParams
     columns = (
-        Column(
-            "round",
-            "integer",
-            "",
-            "number of the round; each trial is a fresh process",
-            True,
-            "key",
-        ),
-        Column("allocator", "text", "", "where malloc comes from", True, "key"),
-        Column(
-            "state", "text", "", "the pair: new, again (after frees), or timed (new)", True, "key"
-        ),
-        Column("size_bytes", "integer", "B", "of each of the two buffers", True, "key", least=64),
+        key("round", "integer", "number of the round; each trial is a fresh process"),
+        key("allocator", "text", "where malloc comes from"),
+        key("state", "text", "the pair: new, again (after frees), or timed (new)"),
+        key("size_bytes", "integer", "of each of the two buffers", "B", least=64),
         Column("first_address", "integer", "", "of the first buffer", True),
         Column("second_address", "integer", "", "of the second, or of the one in its place", True),
         Column("function", "text", "", "what is timed; empty where nothing is", role="key"),
@@ -137,12 +128,7 @@ class Allocators(Experiment):
         Column("cpu", "integer", "", "the core", role="key"),
         Column("position", "integer", "", "place of the trial in its round"),
         Column("start_ns", "integer", "ns", "when it began; without it rounds count alike"),
-        Column(
-            "ok",
-            "boolean",
-            "",
-            "false: the core, the place or the result is not what it should be; it is not used",
-        ),
+        ok("the core, the place or the result is not what it should be"),
     )
 
     presets = {
@@ -163,6 +149,16 @@ class Allocators(Experiment):
     }
     published_table = "aliasing_allocator_addresses"
     renamed = {"sham": "control"}
+
+    def _steps(self) -> Steps[AllocatorsParams]:
+        from perflib.experiments.aliasing.allocators import analyse, measure
+
+        return Steps(measure, analyse, pilot=measure.pilot)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.aliasing.allocators import figures
+
+        return figures
 
 
 experiment = Allocators()

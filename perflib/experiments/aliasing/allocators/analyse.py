@@ -16,8 +16,6 @@ from perflib.model.run import Run
 from perflib.stats.decide import Reason, Witness
 from perflib.stats.interval import NO_INTERVAL, Interval
 
-__all__ = ["findings", "tables"]
-
 
 def findings(run: Run) -> list[Finding]:
     """Of each allocator: do large pairs share their low bits, and what does it cost?"""
@@ -107,7 +105,7 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
 def _costs(table: AllocatorTable, beside: Mapping[tuple[str, str, int], Interval]) -> pd.DataFrame:
     columns = ["allocator", "function", "size_bytes"]
     for what in ("distance", "shared", "other"):
-        columns += [f"{what}_percent", f"{what}_low_percent", f"{what}_high_percent"]
+        columns += [f"{what}_percent", f"{what}_percent_low", f"{what}_percent_high"]
     rows = [
         (*cell, *cost.distance, *beside.get(cell, NO_INTERVAL), *cost.other, cost.aliasing)
         for cell, cost in table.costs.items()
@@ -116,6 +114,7 @@ def _costs(table: AllocatorTable, beside: Mapping[tuple[str, str, int], Interval
 
 
 def _times(table: AllocatorTable) -> pd.DataFrame:
-    columns = ["allocator", "function", "size_bytes", "element_ns", "low_ns", "high_ns"]
+    columns = ["allocator", "function", "size_bytes"]
+    columns += ["element_ns", "element_ns_low", "element_ns_high"]
     rows = [(*cell, *cost.element_ns) for cell, cost in table.costs.items()]
     return pd.DataFrame(rows, columns=columns)

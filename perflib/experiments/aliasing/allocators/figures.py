@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -15,12 +14,8 @@ from matplotlib.figure import Figure
 from perflib.experiments.aliasing.allocators.analyse import tables
 from perflib.experiments.aliasing.allocators.claims import AGAIN, NEW
 from perflib.framework.plots import intervals
+from perflib.model.run import Run
 from perflib.model.sentences import size
-
-if TYPE_CHECKING:
-    from perflib.model.run import Run
-
-__all__ = ["plots"]
 
 _TITLES = {NEW: "new pairs: nothing was freed before", AGAIN: "pairs after others were freed"}
 _MOST_SHOWN = 2.5  # times the median: an interval may leave the panel
@@ -87,7 +82,7 @@ def _cost(costs: pd.DataFrame) -> Figure:
         ("other", "all else of that buffer", "s", "C1", 0.14),
     )
     for what, label, marker, colour, shift in kinds:
-        x, low, high = (costs[f"{what}{end}_percent"] for end in ("", "_low", "_high"))
+        x, low, high = (costs[f"{what}_percent{end}"] for end in ("", "_low", "_high"))
         if x.notna().any():
             intervals(
                 axes, x, y + shift, low, high, horizontal=True, fmt=marker, ms=5, mfc="white",
@@ -129,8 +124,8 @@ def _time(times: pd.DataFrame) -> Figure:
         if mine.empty:
             axes.set_axis_off()
             continue
-        y, high = mine["element_ns"], mine["high_ns"]
-        intervals(axes, range(len(mine)), y, mine["low_ns"], high, fmt="o", ms=5, lw=1)
+        y, high = mine["element_ns"], mine["element_ns_high"]
+        intervals(axes, range(len(mine)), y, mine["element_ns_low"], high, fmt="o", ms=5, lw=1)
         names = list(mine["allocator"])
         axes.set_xticks(range(len(mine)), names, rotation=30, ha="right", fontsize="small")
         axes.set_xlim(-0.5, len(mine) - 0.5)

@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
+from perflib.experiments.aliasing.allocators import AllocatorsParams
 from perflib.experiments.aliasing.allocators.table import AllocatorTable
 from perflib.experiments.aliasing.allocators.trials import AllocatorTrials, Configuration, Work
+from perflib.framework.experiment import Session
 from perflib.machine.libraries.allocators import Allocator, chosen
 from perflib.model.errors import MeasurementError, UserError
-
-if TYPE_CHECKING:
-    from perflib.experiments.aliasing.allocators import AllocatorsParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["half_width", "pilot", "plan", "take", "trials_of"]
+from perflib.stats.interval import widest
 
 _LEAST_S = 8.0
 
@@ -83,7 +80,7 @@ def take(params: AllocatorsParams, session: Session) -> str:
 def half_width(samples: pd.DataFrame) -> float:
     """The widest, of what any distance costs."""
     widths = [cost.distance.half_width for cost in AllocatorTable(samples).costs.values()]
-    return max((width if math.isfinite(width) else math.inf for width in widths), default=math.inf)
+    return widest(widths, default=math.inf)
 
 
 def trials_of(params: AllocatorsParams, plan: Mapping[str, Any]) -> AllocatorTrials:

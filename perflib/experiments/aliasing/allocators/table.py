@@ -15,13 +15,11 @@ from perflib.experiments.aliasing.allocators.claims import BY_STATE
 from perflib.experiments.aliasing.alone import ALONE, State, log_times
 from perflib.framework.samples import round_starts, usable
 from perflib.stats.interval import Interval, percent, percent_of
-from perflib.stats.intervals import robust_mean, t_interval, time_blocks
-
-__all__ = ["FUNCTIONS", "PLACES", "TIMED", "AllocatorTable", "Cost", "Share"]
+from perflib.stats.intervals import robust_mean, t_interval, time_batches
 
 # The numbers by which the kernel knows what is timed.
 FUNCTIONS: Mapping[str, int] = {"convolution": 0, "copy": 1}
-# Where the second buffer lies: as malloc gave it; a mapping of ours, at that distance or far.
+# Where the second buffer is: as malloc gave it; a mapping of ours, at that distance or far.
 PLACES = ("given", "same", "far")
 TIMED = "timed"  # the state of pairs on which functions are timed
 _ITEM_BYTES = 4
@@ -34,7 +32,7 @@ _TIMES = {"function", "place", "calls", "time_ns"}
 class Share:
     """How many pairs share their low 12 bits, in percent with Wilson's interval.
 
-    ``near``: of those, and of those of which the second buffer lies up to 127 bytes above, modulo
+    ``near``: of those, and of those of which the second buffer is up to 127 bytes above, modulo
     4096, in another page.
     """
 
@@ -133,8 +131,8 @@ class AllocatorTable:
 
     def shares(self) -> pd.DataFrame:
         """Of each allocator, state and size: how many pairs share their low 12 bits."""
-        columns = ["allocator", "state", "size_bytes", "equal_percent", "low_percent"]
-        columns += ["high_percent", "pairs", "equal", "near", "processes"]
+        columns = ["allocator", "state", "size_bytes", "equal_percent", "equal_percent_low"]
+        columns += ["equal_percent_high", "pairs", "equal", "near", "processes"]
         rows = [
             (allocator, state, size, *share.percent, share.pairs, share.equal, share.near,
              share.processes)
@@ -180,7 +178,7 @@ class AllocatorTable:
         )
         by_round = ratios.groupby(level="round").mean()
         starts = round_starts(mine, by_round.index)
-        numbers = time_blocks(starts, len(by_round))
+        numbers = time_batches(starts, len(by_round))
         values = by_round.to_numpy(np.float64)
         blocks = np.array([robust_mean(values[numbers == block]) for block in np.unique(numbers)])
         thirds = [robust_mean(part)[0] for part in np.array_split(blocks, _SEGMENTS) if len(part)]

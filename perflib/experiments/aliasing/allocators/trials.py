@@ -28,8 +28,6 @@ from perflib.measure.process import WorkerError
 from perflib.measure.schedule import Columns
 from perflib.model.errors import MeasurementError
 
-__all__ = ["AllocatorTrials", "Configuration", "Work"]
-
 _ITEM_BYTES = 4
 _VISITS = 5
 _TIMEOUT_S = 120.0

@@ -1,6 +1,6 @@
 """The size of the environment: a program that runs slower when a variable grows by 16 bytes.
 
-The first example of Jensen and Simonsen 2017 for a biased measurement. The environment lies above
+The first example of Jensen and Simonsen 2017 for a biased measurement. The environment is above
 the stack and pushes it down; where a variable on the stack comes to agree in the low 12 bits of its
 address with a static one, loads look as if they depended on earlier stores. The program is started
 under every size of the environment over two periods of 4 KiB, with addresses that are not
@@ -13,18 +13,21 @@ from dataclasses import replace
 from typing import Literal
 
 from perflib.experiments.aliasing.environment.addresses import PAGE, STACK, STATIC
-from perflib.experiments.aliasing.environment.claims import (
-    ALIASED_ORDERS,
-    ASLR,
-    ENVIRONMENT,
-    ENVIRONMENT_SHARED,
-    LINK_ORDER,
-    SIMULATED,
-)
+from perflib.experiments.aliasing.environment.claims import CLAIMS
 from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Experiment
-from perflib.framework.params import Cores, Pairs, Params, Words, budget, parameter, precision
-from perflib.framework.schema import Column
+from perflib.framework.params import (
+    Cores,
+    Pairs,
+    Params,
+    Words,
+    budget,
+    limit,
+    parameter,
+    precision,
+)
+from perflib.framework.schema import Column, key
+from perflib.framework.steps import Drawing, Steps
 from perflib.measure.conditions import Conditions, check
 
 __all__ = ["STEP_BYTES", "AliasEnvironment", "AliasEnvironmentParams", "experiment"]
@@ -94,9 +97,7 @@ class AliasEnvironmentParams(Params):
     aslr_starts: int = parameter(
         20, "starts a round with random addresses, for comparison (0: none)", ge=0, le=10_000
     )
-    threshold_percent: float = parameter(
-        1.0, "a size or a link order counts as slower from this on", "percent", gt=0, le=1000
-    )
+    threshold_percent: float = limit(1.0, "a size or a link order counts as slower from this on")
 
     def program_environment(self) -> dict[str, str]:
         """The program's variables, but for the one that fills the environment up."""
@@ -119,13 +120,9 @@ class AliasEnvironment(Experiment):
     notebook = "09_aliasing_environment"
     Params = AliasEnvironmentParams
     columns = (
-        Column(
-            "round", "integer", "", "number of the round; starts are compared within", True, "key"
-        ),
-        Column(
-            "kind", "text", "", "'environment' (the sweep), 'link order' or 'aslr'", True, "key"
-        ),
-        Column("environment_bytes", "integer", "B", "the environment's size", True, "key"),
+        key("round", "integer", "number of the round; starts are compared within"),
+        key("kind", "text", "'environment' (the sweep), 'link order' or 'aslr'"),
+        key("environment_bytes", "integer", "the environment's size", "B"),
         Column("predicted", "boolean", "", "do addresses agree in the low 12 bits there?", True),
         Column(
             "least_ns",
@@ -156,7 +153,7 @@ class AliasEnvironment(Experiment):
         "full": {"budget_s": 600.0, "starts": 50, "precision_percent": 0.1, "periods": 4},
     }
 
-    claims = (ENVIRONMENT, ENVIRONMENT_SHARED, SIMULATED, LINK_ORDER, ALIASED_ORDERS, ASLR)
+    claims = CLAIMS
     tables = {
         "environment": "time of an iteration at each size with its interval, and simulated "
         "aliases; beside a busy sibling, too, where that was seen",
@@ -174,6 +171,16 @@ class AliasEnvironment(Experiment):
         "aslr": "how the times of single starts are distributed, with fixed and random addresses",
     }
     published_table = "aliasing_environment_counters"
+
+    def _steps(self) -> Steps[AliasEnvironmentParams]:
+        from perflib.experiments.aliasing.environment import analyse, measure
+
+        return Steps(measure, analyse, pilot=measure.pilot)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.aliasing.environment import figures
+
+        return figures
 
 
 experiment = AliasEnvironment()

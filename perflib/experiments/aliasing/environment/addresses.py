@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["PAGE", "STACK", "STATIC", "pairs_of", "with_stack_lower"]
-
 PAGE = 4096
 STACK, STATIC = ("inc", "g"), ("i", "j", "k")
 _WIDTH = 4  # bytes of an access: all five variables are of type int

@@ -9,14 +9,7 @@ import numpy as np
 import pandas as pd
 
 from perflib.experiments.aliasing.alone import ALONE, SHARED, State
-from perflib.experiments.aliasing.environment.claims import (
-    ALIASED_ORDERS,
-    ASLR,
-    ENVIRONMENT,
-    ENVIRONMENT_SHARED,
-    LINK_ORDER,
-    SIMULATED,
-)
+from perflib.experiments.aliasing.environment import claims
 from perflib.experiments.aliasing.environment.table import AliasEnvTable
 from perflib.framework.samples import mean_of_known
 from perflib.model.finding import Finding
@@ -25,8 +18,6 @@ from perflib.stats.compare import compare_cores
 from perflib.stats.decide import Decision, Reason
 from perflib.stats.interval import Interval, percent
 from perflib.stats.intervals import share_interval, t_interval
-
-__all__ = ["findings", "table_of", "tables"]
 
 _HALF = 50.0  # percent
 _SPIKE = 0.5  # aliases an iteration
@@ -48,7 +39,7 @@ def findings(run: Run) -> list[Finding]:
         found.append(_aslr(table))
     shared = percent(t_interval(table_of(run, SHARED).extra()))
     if math.isfinite(shared.half_width):
-        found.append(ENVIRONMENT_SHARED.decided(shared, threshold))
+        found.append(claims.ENVIRONMENT_SHARED.decided(shared, threshold))
     return found
 
 
@@ -57,7 +48,7 @@ def _environment(table: AliasEnvTable, threshold: float) -> Finding:
     most = max(effect.high, 0.0)
     bound = Reason("at_most", {"most": most, "most_ns": table.base_ns * most / 100})
     pairs = table.pairs()
-    return ENVIRONMENT.decided(
+    return claims.ENVIRONMENT.decided(
         effect,
         threshold,
         evidence={
@@ -75,12 +66,12 @@ def _simulated(table: AliasEnvTable) -> Finding:
     """Exactly the sizes at which printed addresses agree, and no others?"""
     counts, actual = table.simulated_counts, set(table.pairs())
     if counts is None or table.simulated is None or not np.isfinite(counts).any():
-        return SIMULATED.found(Decision("inconclusive", (Reason("not_simulated"),)))
+        return claims.SIMULATED.found(Decision("inconclusive", (Reason("not_simulated"),)))
     by_size = dict(zip(table.sizes, map(float, counts), strict=True))
     spikes = {size: count for size, count in by_size.items() if count >= _SPIKE}
     others = [count for size, count in by_size.items() if size not in spikes]
     wrong = len(spikes.keys() ^ actual)
-    return SIMULATED.found(
+    return claims.SIMULATED.found(
         _spikes_decision(table, set(spikes), actual),
         Interval(float(wrong), math.nan, math.nan),
         evidence={
@@ -114,7 +105,7 @@ def _link_order(table: AliasEnvTable, threshold: float) -> Finding:
     place = int(np.argmax(np.nan_to_num(effects, nan=-math.inf)))
     effect, slowest = compared.effects[place], table.orders[place]
     each = zip(table.orders, compared.effects, strict=True)
-    return LINK_ORDER.found(
+    return claims.LINK_ORDER.found(
         effect.decide(threshold, [Reason("slowest")]),
         effect.slowdown,
         threshold=threshold,
@@ -137,7 +128,7 @@ def _aliased_orders(table: AliasEnvTable, threshold: float) -> list[Finding]:
     logs = table.order_log_ns()
     extra = mean_of_known(logs[:, marked]) - mean_of_known(logs[:, ~marked])
     effect = percent(t_interval(table.by_block(extra)))
-    return [ALIASED_ORDERS.decided(effect, threshold, evidence={"pairs": pairs})]
+    return [claims.ALIASED_ORDERS.decided(effect, threshold, evidence={"pairs": pairs})]
 
 
 def _aslr(table: AliasEnvTable) -> Finding:
@@ -150,7 +141,7 @@ def _aslr(table: AliasEnvTable) -> Finding:
     within = effect.low <= expected <= effect.high
     numbers = {"hits": int(hit.sum()), "starts": len(rows), "expected": expected}
     fixed = "inc_address" in rows and rows["inc_address"].nunique() == 1 and len(rows) > 1
-    return ASLR.decided(
+    return claims.ASLR.decided(
         effect,
         _HALF,
         evidence={
@@ -184,7 +175,7 @@ def _by_size(run: Run, alone: AliasEnvTable) -> pd.DataFrame:
     found, shared = alone.by_size(), table_of(run, SHARED)
     if not shared.used.any():
         return found
-    times = shared.by_size()[["iteration_ns", "low_ns", "high_ns"]]
+    times = shared.by_size()[["iteration_ns", "iteration_ns_low", "iteration_ns_high"]]
     return found.join(times.add_prefix("shared_"))
 
 

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from perflib.experiments.aliasing.environment.analyse import table_of, tables
-from perflib.framework.plots import intervals, ranked_counters
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from perflib.model.run import Run
-
-__all__ = ["plots"]
+from perflib.framework.plots import intervals, panel, panels_above, ranked_counters
+from perflib.model.run import Run
 
 _MARK = "C3"
 _STARTS = {
@@ -47,8 +41,7 @@ def plots(run: Run) -> dict[str, Callable[[], Figure]]:
 def _environment(curve: pd.DataFrame, model: str) -> Figure:
     """Time an iteration at each size, predicted ones marked; the simulated count below."""
     simulated = bool(curve["simulated_aliases"].notna().any())
-    figure = Figure(figsize=(8, 6.2 if simulated else 4.0))
-    panels = figure.subplots(2 if simulated else 1, 1, sharex=True, squeeze=False)[:, 0]
+    figure, panels = panels_above(2 if simulated else 1, 8, 6.2 if simulated else 4.0)
     above = panels[0]
     marked, others = curve[curve["predicted"]], curve[~curve["predicted"]]
     above.plot(
@@ -65,13 +58,13 @@ def _environment(curve: pd.DataFrame, model: str) -> Figure:
         )  # fmt: skip
         intervals(
             above, marked["environment_bytes"], marked["shared_iteration_ns"],
-            marked["shared_low_ns"], marked["shared_high_ns"], fmt="d", ms=4, color="0.4",
-            label="predicted, sibling busy",
+            marked["shared_iteration_ns_low"], marked["shared_iteration_ns_high"], fmt="d", ms=4,
+            color="0.4", label="predicted, sibling busy",
         )  # fmt: skip
     if len(marked):
         intervals(
-            above, marked["environment_bytes"], marked["iteration_ns"], marked["low_ns"],
-            marked["high_ns"], fmt="D", ms=5, color=_MARK,
+            above, marked["environment_bytes"], marked["iteration_ns"], marked["iteration_ns_low"],
+            marked["iteration_ns_high"], fmt="D", ms=5, color=_MARK,
             label="predicted: low 12 bits agree, 95 % interval",
         )  # fmt: skip
     above.set_ylabel("time per iteration (ns)")
@@ -109,7 +102,8 @@ def _link_order(times: pd.DataFrame, environment_bytes: int) -> Figure:
     for label, colour, chosen in groups:
         mine = times[chosen]
         intervals(
-            axes, mine["iteration_ns"], places[chosen], mine["low_ns"], mine["high_ns"],
+            axes, mine["iteration_ns"], places[chosen],
+            mine["iteration_ns_low"], mine["iteration_ns_high"],
             horizontal=True, fmt="D", ms=6, color=colour, label=label,
         )  # fmt: skip
     names = [
@@ -132,8 +126,7 @@ def _link_order(times: pd.DataFrame, environment_bytes: int) -> Figure:
 
 def _aslr(times: pd.DataFrame) -> Figure:
     """How the times of single starts are distributed, with fixed and with random addresses."""
-    figure = Figure(figsize=(8, 4))
-    axes = figure.subplots()
+    figure, axes = panel(8, 4)
     for (addresses, predicted), (words, colour, style) in _STARTS.items():
         rows = times[(times["addresses"] == addresses) & (times["predicted"] == predicted)]
         if len(rows):

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from perflib.experiments.aliasing.environment import STEP_BYTES
+from perflib.experiments.aliasing.environment import STEP_BYTES, AliasEnvironmentParams
 from perflib.experiments.aliasing.environment.addresses import (
     PAGE,
     STACK,
@@ -35,6 +35,7 @@ from perflib.experiments.aliasing.environment.table import (
     AliasEnvTable,
 )
 from perflib.experiments.aliasing.environment.trials import Configuration, EnvironmentTrials
+from perflib.framework.experiment import Session
 from perflib.instruments.counters.groups import Requested, countable
 from perflib.instruments.counters.sets import events_of, sets
 from perflib.kernels import build
@@ -42,12 +43,6 @@ from perflib.machine.scratch import scratch
 from perflib.measure.process import Worker
 from perflib.measure.schedule import Status, frame_of
 from perflib.model.errors import MeasurementError, PerflibError, UserError, choose
-
-if TYPE_CHECKING:
-    from perflib.experiments.aliasing.environment import AliasEnvironmentParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["pilot", "plan", "sets_of", "take", "trials"]
 
 Ask = Callable[[Program, int], dict[str, int]]
 _NAME = "alias_environment"

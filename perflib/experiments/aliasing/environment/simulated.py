@@ -1,4 +1,4 @@
-"""Simulated 4K aliases of the program at each size of its environment, beside the times."""
+"""Simulated 4K aliases of the program at each size of its environment, next to the times."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from perflib.experiments.aliasing.environment.starts import Program, padded, rea
 from perflib.instruments.simulators.models import HASWELL_STORES, StoreBufferModel
 from perflib.instruments.simulators.qemu import qemu_counts
 from perflib.machine.scratch import scratch
-
-__all__ = ["simulated_aliases"]
 
 _LOOP = "microkernel"
 _TIMEOUT_S = 60.0

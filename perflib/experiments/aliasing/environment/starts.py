@@ -25,19 +25,6 @@ from perflib.kernels import build, record
 from perflib.measure.process import Out, Worker, WorkerError
 from perflib.model.errors import UserError
 
-__all__ = [
-    "LONGEST_VARIABLE",
-    "PADDING",
-    "Program",
-    "Start",
-    "least_bytes",
-    "linked",
-    "orders",
-    "padded",
-    "read_line",
-    "start",
-]
-
 PADDING = "PERFLIB_PADDING"  # the variable that fills an environment up to its size
 LONGEST_VARIABLE = 131072  # with its zero byte (MAX_ARG_STRLEN)
 _OBJECTS = ("loop", "table", "buffer")
@@ -60,7 +47,7 @@ class Program:
     order: str = ""
 
     def arguments(self, file: str = "-") -> list[str]:
-        """Its command line, the name first, which does not depend on where it lies."""
+        """Its command line, the name first, which does not depend on where it is."""
         return [_NAME, str(self.iterations), str(self.repetitions), self.variables, file]
 
 
@@ -98,7 +85,7 @@ def orders(count: int, seed: int) -> list[tuple[str, ...]]:
 def linked(order: Sequence[str], path: Path) -> Path:
     """The program with its objects linked in an order, as ``path``.
 
-    Each order has a path of the same length: it lies on the stack, above the variables.
+    Each order has a path of the same length: it is on the stack, above the variables.
     """
     shutil.copy(build(_NAME, variant="+".join(order), executable=True).library, path)
     return path

@@ -16,13 +16,19 @@ from perflib.experiments.aliasing.environment import AliasEnvironment
 from perflib.experiments.aliasing.environment.addresses import PAGE, STACK, STATIC
 from perflib.framework.samples import mean_of_known, round_starts, usable
 from perflib.framework.schema import check_cells
-from perflib.stats.intervals import block_means, holm, robust_mean, t_interval, time_blocks
+from perflib.stats.interval import widest
+from perflib.stats.intervals import (
+    Floats,
+    batch_means,
+    holm,
+    robust_mean,
+    t_interval,
+    t_intervals,
+    time_batches,
+)
 
-__all__ = ["ASLR", "LINK_ORDER", "SIMULATED", "SWEEP", "AliasEnvTable"]
-
-Floats = NDArray[np.float64]
 _RESAMPLES = 4000
-_NEAR = 31  # starts of the sweep that stand beside one: a tenth of a second
+_NEAR = 31  # starts of the sweep that stand next to one: a tenth of a second
 SWEEP, LINK_ORDER, ASLR = "environment", "link order", "aslr"  # kinds of starts
 SIMULATED = "4K aliases (simulated)"
 # Any other column of numbers is a counter.
@@ -33,7 +39,7 @@ class AliasEnvTable:
     """The samples of one run: log time of the loop, ``[round, cpu, size]`` for the sweep.
 
     A start's time is that of the fastest of its repetitions: what the loop costs without
-    interference. It is taken beside the starts of other sizes just before and after it on the same
+    interference. It is taken next to the starts of other sizes just before and after it on the same
     core, so that a machine whose speed drifts slows both. Several starts of a size in a round count
     as their median; uncertainty comes from the scatter of batches.
 
@@ -70,7 +76,7 @@ class AliasEnvTable:
         self.cores = sorted({int(cpu) for cpu in samples["cpu"]})
         self.rounds = np.array(sorted(set(samples["round"])))
         self.start_s = round_starts(samples, self.rounds)
-        self.blocks = time_blocks(self.start_s, len(self.rounds))
+        self.blocks = time_batches(self.start_s, len(self.rounds))
         marked = self.sweep[self.sweep["predicted"].astype(bool)]
         self.predicted = sorted({int(size) for size in marked["environment_bytes"]})
 
@@ -83,7 +89,7 @@ class AliasEnvTable:
 
     @cached_property
     def log_ns(self) -> Floats:
-        """Log of the loop's time, less that of the starts beside it."""
+        """Log of the loop's time, less that of the starts next to it."""
         return self.values("beside")
 
     @property
@@ -108,7 +114,7 @@ class AliasEnvTable:
 
     def by_block(self, values: Floats) -> Floats:
         """``[block, ...]`` of ``[round, ...]``: robust means over the rounds of each block."""
-        return block_means(values, self.blocks)
+        return batch_means(values, self.blocks)
 
     def by_size(self) -> pd.DataFrame:
         """Time of an iteration at each size, in ns, with its interval; simulated aliases of one."""
@@ -124,9 +130,10 @@ class AliasEnvTable:
         )
 
     def _iteration_ns(self, blocks: Floats) -> dict[str, Floats]:
-        """Times of an iteration of ``[block, one]``, log times beside others, with intervals."""
-        ends = self.base_ns * np.exp([t_interval(one) for one in blocks.T]).reshape(-1, 3)
-        return dict(zip(("iteration_ns", "low_ns", "high_ns"), ends.T, strict=True))
+        """Times of an iteration of ``[block, one]``, log times relative to others, intervals."""
+        ends = self.base_ns * np.exp(t_intervals(blocks)).reshape(-1, 3)
+        names = ("iteration_ns", "iteration_ns_low", "iteration_ns_high")
+        return dict(zip(names, ends.T, strict=True))
 
     def pairs(self) -> dict[int, str]:
         """Which variables agree at each size where some do, by the addresses printed."""
@@ -154,8 +161,7 @@ class AliasEnvTable:
         if not self.predicted:
             return 0.0
         orders = self.by_block(self.order_log_ns()).T if len(self.orders) > 1 else ()
-        widths = [100 * t_interval(one).half_width for one in (self.extra(), *orders)]
-        return max(width if math.isfinite(width) else math.inf for width in widths)
+        return widest(100 * t_interval(one).half_width for one in (self.extra(), *orders))
 
     # --- simulated -------------------------------------------------------------------------------
 
@@ -258,7 +264,7 @@ class AliasEnvTable:
         return {str(order): str(pairs) for order, pairs in first.items()}
 
     def order_log_ns(self) -> Floats:
-        """``[round, order]``: log of the loop's time, less that of sweep starts beside it."""
+        """``[round, order]``: log of the loop's time, less that of sweep starts next to it."""
         axes = self.rounds.tolist(), self.cores, self.orders
         names = "round", "cpu", "link_order"
         return mean_of_known(_cube(self.linked, "beside", axes, names))

@@ -14,7 +14,7 @@ from perflib.experiments.aliasing.environment.addresses import (
 from perflib.experiments.aliasing.environment.starts import Program, Start, start
 from perflib.experiments.aliasing.environment.table import ASLR, LINK_ORDER, SWEEP
 from perflib.framework.brackets import bracket_columns, core_mhz
-from perflib.instruments.counters.groups import Group
+from perflib.instruments.counters.groups import CounterGroup
 from perflib.instruments.counters.sets import events_of
 from perflib.instruments.counters.watched import watch
 from perflib.kernels import Build
@@ -22,8 +22,6 @@ from perflib.measure.conditions import Conditions
 from perflib.measure.process import Worker
 from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
-
-__all__ = ["Configuration", "EnvironmentTrials"]
 
 
 class Configuration(NamedTuple):
@@ -40,7 +38,7 @@ class _Counted:
 
     def __init__(self, pid: int, names: Sequence[str]) -> None:
         self.pid = pid
-        self.groups = [Group(events_of(name), watch(pid=pid), name=name) for name in names]
+        self.groups = [CounterGroup(events_of(name), watch(pid=pid), name=name) for name in names]
 
     def close(self) -> None:
         for group in self.groups:
@@ -167,7 +165,7 @@ class EnvironmentTrials(Workers):
             for name, at in expected.items()
         )
 
-    def _group(self, core: int, worker: Worker, round_: int) -> Group | None:
+    def _group(self, core: int, worker: Worker, round_: int) -> CounterGroup | None:
         """The set of counters of this round, on this core's launcher."""
         if not self._sets or worker.pid is None:
             return None

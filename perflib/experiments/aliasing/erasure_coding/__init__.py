@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import field_validator, model_validator
 
-from perflib.experiments.aliasing.erasure_coding.claims import (
-    ALIGNED,
-    CHASING,
-    SHARED_BY_LAYOUT,
-    SHIFTED,
-    SLOWED,
-)
+from perflib.experiments.aliasing.erasure_coding.claims import CLAIMS
 from perflib.experiments.aliasing.erasure_coding.layouts import (
     IMPLEMENTATIONS,
     LAYOUTS,
@@ -27,12 +21,12 @@ from perflib.experiments.aliasing.erasure_coding.layouts import (
 )
 from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Experiment
-from perflib.framework.params import Params, Words, budget, parameter, precision
-from perflib.framework.schema import Column
-from perflib.model.errors import choose
+from perflib.framework.params import Params, Words, budget, known_names, limit, parameter, precision
+from perflib.framework.schema import START, Column, key, ok
 
 if TYPE_CHECKING:
     import pandas as pd
+from perflib.framework.steps import Drawing, Steps
 
 __all__ = ["ErasureCoding", "ErasureCodingParams", "experiment"]
 
@@ -74,9 +68,7 @@ class ErasureCodingParams(Params):
         gt=0,
         le=10_000,
     )
-    threshold_percent: float = parameter(
-        1.0, "a layout counts as slower from this on", "percent", gt=0, le=1000
-    )
+    threshold_percent: float = limit(1.0, "a layout counts as slower from this on")
 
     @field_validator("layouts", mode="after")
     @classmethod
@@ -85,14 +77,9 @@ class ErasureCodingParams(Params):
 
     @model_validator(mode="after")
     def _configurations_exist(self) -> ErasureCodingParams:
-        for field, known, what in (
-            ("implementations", IMPLEMENTATIONS, "implementation"),
-            ("layouts", LAYOUTS, "layout"),
-        ):
-            for name in getattr(self, field):
-                if name not in known:
-                    msg = f"{field}: {choose(what, name, known)}"
-                    raise ValueError(msg)
+        implementations = tuple(IMPLEMENTATIONS)
+        known_names("implementations", "implementation", self.implementations, implementations)
+        known_names("layouts", "layout", self.layouts, LAYOUTS)
         if REFERENCE not in self.layouts or len(set(self.layouts)) < 2:
             msg = f"layouts: it takes {REFERENCE!r} and another one to compare with it"
             raise ValueError(msg)
@@ -111,7 +98,7 @@ class ErasureCodingParams(Params):
 
 
 class ErasureCoding(Experiment):
-    """Reed–Solomon encoding by several implementations, with blocks laid in several ways."""
+    """Reed–Solomon encoding by several implementations, with blocks placed in several ways."""
 
     name = "erasure_coding"
     title = "Erasure coding: blocks at the same place in their pages"
@@ -119,38 +106,26 @@ class ErasureCoding(Experiment):
     notebook = "12_erasure_coding"
     Params = ErasureCodingParams
     columns = (
-        Column(
-            "round", "integer", "", "number of the round; layouts are compared within", True, "key"
-        ),
-        Column("cpu", "integer", "", "the core", True, "key"),
-        Column("implementation", "text", "", "who encoded", True, "key"),
-        Column("layout", "text", "", "where the blocks began", True, "key"),
+        key("round", "integer", "number of the round; layouts are compared within"),
+        key("cpu", "integer", "the core"),
+        key("implementation", "text", "who encoded"),
+        key("layout", "text", "where the blocks began"),
         Column(
             "data_bytes", "integer", "B", "encoded in the slice, parity not counted", True, least=1
         ),
         Column("time_ns", "integer", "ns", "wall time of that", True, "measured"),
         Column("position", "integer", "", "place of the trial in its round"),
-        Column(
-            "start_ns",
-            "integer",
-            "ns",
-            "when it began, on one clock for the whole run; without it rounds count alike",
-        ),
+        START,
         *BRACKET_COLUMNS,
         Column("involuntary_switches", "integer", "", "of the thread, in all slices of the layout"),
-        Column(
-            "ok",
-            "boolean",
-            "",
-            "false: addresses, core or parity were not what they should be; it is not used",
-        ),
+        ok("addresses, core or parity were not what they should be"),
     )
     presets = {
         "quick": {"budget_s": 30.0},
         "full": {"budget_s": 600.0, "cores": "all", "precision_percent": 0.2, "trial_ms": 20.0},
     }
 
-    claims = (ALIGNED, CHASING, SHIFTED, *SHARED_BY_LAYOUT.values(), SLOWED)
+    claims = CLAIMS
     tables = {
         "speed": "MB/s of each implementation and layout, the mean of the cores; beside a busy "
         "sibling, too, where that was seen",
@@ -180,6 +155,16 @@ class ErasureCoding(Experiment):
             ("source", _SOURCE),
         ]
         return pd.DataFrame(rows, columns=["quantity", "value"])
+
+    def _steps(self) -> Steps[ErasureCodingParams]:
+        from perflib.experiments.aliasing.erasure_coding import analyse, measure
+
+        return Steps(measure, analyse, pilot=measure.pilot)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.aliasing.erasure_coding import figures
+
+        return figures
 
 
 experiment = ErasureCoding()

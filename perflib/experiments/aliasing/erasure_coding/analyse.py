@@ -11,12 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.experiments.aliasing.alone import ALONE, SHARED
-from perflib.experiments.aliasing.erasure_coding.claims import (
-    ALIGNED,
-    BY_LAYOUT,
-    SHARED_BY_LAYOUT,
-    SLOWED,
-)
+from perflib.experiments.aliasing.erasure_coding import claims
 from perflib.experiments.aliasing.erasure_coding.layouts import REFERENCE
 from perflib.experiments.aliasing.erasure_coding.table import ErasureTable
 from perflib.model.finding import Finding
@@ -24,8 +19,6 @@ from perflib.model.run import Run
 from perflib.stats.decide import Reason, Witness
 from perflib.stats.interval import percent
 from perflib.stats.intervals import t_interval
-
-__all__ = ["findings", "l1d_ways_of", "tables"]
 
 _ALPHA = 0.05  # of a false claim in a run
 _SEGMENTS = 3
@@ -35,14 +28,14 @@ def findings(run: Run) -> list[Finding]:
     """Of each implementation: what aligned blocks cost, what aliases cost, and the control.
 
     The intervals hold for all of them together (Bonferroni): among eighteen claims one in twenty
-    would be false. What is different beside a busy sibling follows, where that was seen.
+    would be false. What is different next to a busy sibling follows, where that was seen.
     """
     table = ErasureTable(run.samples)
     pairs = [
         (name, layout)
         for name in table.implementations
         for layout in table.compared
-        if layout in BY_LAYOUT
+        if layout in claims.BY_LAYOUT
     ]
     confidence = 1 - _ALPHA / max(len(pairs), 1)
     found = [_finding(table, run, name, layout, confidence) for name, layout in pairs]
@@ -59,16 +52,15 @@ def _beside_sibling(
 ) -> Iterator[Finding]:
     """What layouts cost one implementation there, and what the sibling takes from it."""
     threshold, about = run.params["threshold_percent"], {"implementation": name}
-    for layout, claim in SHARED_BY_LAYOUT.items():
+    for layout, claim in claims.SHARED_BY_LAYOUT.items():
         if layout in shared.compared:
             yield claim.decided(shared.effect(name, layout), threshold, about=about)
-    by_block = {
-        state: table.by_block(table.values(name, REFERENCE))
-        for state, table in ((ALONE, alone), (SHARED, shared))
+    by_batch = {
+        state: table.batches(name, REFERENCE) for state, table in ((ALONE, alone), (SHARED, shared))
     }
     speeds = {ALONE: alone.speed(name, REFERENCE), SHARED: shared.speed(name, REFERENCE)}
-    yield SLOWED.decided(
-        percent(t_interval(by_block[SHARED] - by_block[ALONE])),
+    yield claims.SLOWED.decided(
+        percent(t_interval(by_batch[SHARED] - by_batch[ALONE])),
         threshold,
         about=about,
         facts={f"{state}_mb_per_s": speed.effect for state, speed in speeds.items()},
@@ -77,8 +69,8 @@ def _beside_sibling(
 
 
 def _finding(table: ErasureTable, run: Run, name: str, layout: str, confidence: float) -> Finding:
-    claim, threshold = BY_LAYOUT[layout], run.params["threshold_percent"]
-    by_batch = table.effect_blocks(name, layout)
+    claim, threshold = claims.BY_LAYOUT[layout], run.params["threshold_percent"]
+    by_batch = table.effect_batches(name, layout)
     effect = percent(t_interval(by_batch, confidence))
     segments = _segments(by_batch)
     sign = -1 if claim.direction == "beyond" and effect.effect < 0 else 1
@@ -90,7 +82,7 @@ def _finding(table: ErasureTable, run: Run, name: str, layout: str, confidence: 
         "mb_per_s": {kind: table.speed(name, kind).effect for kind in (layout, REFERENCE)},
     }
     remarks = []
-    if claim is ALIGNED:
+    if claim is claims.ALIGNED:
         blocks = run.params["data_blocks"] + run.params["parity_blocks"]
         ways = l1d_ways_of(run.provenance.get("machine", {}))
         evidence |= {"blocks": blocks, "l1d_ways": ways}
@@ -135,7 +127,7 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     table = ErasureTable(run.samples)
     return {
         "speed": lambda: _speeds(run, table),
-        "speed_by_core": table.speeds,
+        "speed_by_core": lambda: table.speeds(by_core=True),
         "layout_cost": table.costs,
     }
 
@@ -143,7 +135,7 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
 def _speeds(run: Run, alone: ErasureTable) -> pd.DataFrame:
     """MB/s by implementation, layout and state of the core: alone, and shared if it was seen."""
     found = [
-        table.mean_speeds().assign(state=state)
+        table.speeds().assign(state=state)
         for state, table in ((ALONE, alone), (SHARED, ErasureTable(run.samples, SHARED)))
     ]
     seen = found if found[1]["mb_per_s"].notna().any() else found[:1]

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from perflib.kernels import Kernel, load
 from perflib.model.errors import MeasurementError, UserError
 
-__all__ = ["decode", "encode"]
-
 _TABLES = 0  # every processor has this method
 _MOST_BLOCKS = 256
 

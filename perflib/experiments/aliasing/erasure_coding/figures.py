@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from perflib.experiments.aliasing.alone import ALONE, SHARED
 from perflib.experiments.aliasing.erasure_coding.analyse import tables
-from perflib.framework.plots import intervals
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from perflib.model.run import Run
-
-__all__ = ["plots"]
+from perflib.framework.plots import intervals, panel, with_ends
+from perflib.model.run import Run
 
 _LAYOUTS = {
     "aligned": "aligned: all begin at a page",
@@ -30,7 +24,7 @@ _COLOURS = {"aligned": "C3", "staggered": "C0", "chasing": "C1", "shifted": "0.4
 _MARKERS = {"aligned": "o", "staggered": "s", "chasing": "^", "shifted": "x"}
 _LINEAR_PERCENT = 20.0
 _TICKS = (-50, -20, -10, 0, 10, 20, 50, 100, 200, 500, 1000)  # percent
-_FAINT = 0.35  # what was measured beside a busy sibling
+_FAINT = 0.35  # what was measured next to a busy sibling
 
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
@@ -77,8 +71,7 @@ def _layout_cost(costs: pd.DataFrame, of: str, threshold: float) -> Figure:
 def _points(values: pd.DataFrame, column: str) -> tuple[Figure, Axes]:
     """A point with its interval for each implementation and layout, side by side."""
     names = list(dict.fromkeys(values["implementation"]))
-    figure = Figure(figsize=(max(6.5, 2.5 + 1.1 * len(names)), 5.2))
-    axes = figure.subplots()
+    figure, axes = panel(max(6.5, 2.5 + 1.1 * len(names)), 5.2)
     axes.set_xticks(range(len(names)), [name.replace("_", "\n", 1) for name in names])
     axes.set_xlim(-0.6, len(names) - 0.4)
     axes.grid(visible=False, axis="x")
@@ -95,9 +88,7 @@ def _add_points(axes: Axes, values: pd.DataFrame, column: str, alpha: float = 1.
         intervals(
             axes,
             np.arange(len(names)) + 0.16 * (number - (len(layouts) - 1) / 2),
-            mine[column],
-            mine["low"],
-            mine["high"],
+            *with_ends(mine, column),
             fmt=_MARKERS.get(layout, "d"),
             ms=6,
             color=_COLOURS.get(layout, f"C{number + 4}"),

@@ -5,17 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = [
-    "IMPLEMENTATIONS",
-    "LAYOUTS",
-    "OURS",
-    "PAGE_BYTES",
-    "REFERENCE",
-    "Code",
-    "Configuration",
-    "layout_offsets",
-]
-
 PAGE_BYTES, LINE_BYTES = 4096, 64
 REFERENCE = "staggered"
 LAYOUTS = ("aligned", REFERENCE, "chasing", "shifted")

@@ -1,4 +1,4 @@
-"""Blocks laid in memory, encoded in every layout, verified.
+"""blocks placed in memory, encoded in every layout, verified.
 
 The kernels have one interface (``kernels_c/common/erasure_blocks.h``): ours, ISA-L's, Jerasure's.
 """
@@ -10,11 +10,12 @@ import math
 import os
 import random
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perflib.experiments.aliasing.erasure_coding import ErasureCodingParams
 from perflib.experiments.aliasing.erasure_coding.layouts import (
     IMPLEMENTATIONS,
     OURS,
@@ -26,6 +27,7 @@ from perflib.experiments.aliasing.erasure_coding.layouts import (
 )
 from perflib.experiments.aliasing.erasure_coding.table import ErasureTable
 from perflib.framework.brackets import bracket_columns
+from perflib.framework.experiment import Session
 from perflib.kernels import build, record
 from perflib.machine.hardware.memory import free_bytes
 from perflib.measure.conditions import Conditions
@@ -34,15 +36,9 @@ from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
 from perflib.model.errors import MeasurementError, UserError
 
-if TYPE_CHECKING:
-    from perflib.experiments.aliasing.erasure_coding import ErasureCodingParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["ErasureTrials", "examine", "pilot", "plan", "reasons", "take"]
-
 _MIB = 1 << 20
 _TIMEOUT_S = 120.0
-# Short beside the stretches in which a sibling works, long beside the probes (8 microseconds). The
+# Shorter than the segments in which a sibling works, longer than the probes (8 microseconds). The
 # first encoding, by which slices are made, may take twice as long as later ones.
 _SLICE_NS = 400_000
 

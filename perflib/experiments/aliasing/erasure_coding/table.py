@@ -7,22 +7,18 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from perflib.experiments.aliasing.alone import ALONE, State, log_times
 from perflib.experiments.aliasing.erasure_coding.layouts import IMPLEMENTATIONS, LAYOUTS, REFERENCE
-from perflib.framework.samples import round_starts, usable
+from perflib.framework.sample_array import Floats, SampleArray
+from perflib.framework.samples import in_order, usable
 from perflib.model.errors import UserError
-from perflib.stats.interval import Interval, percent
-from perflib.stats.intervals import block_means, t_interval, time_blocks
-
-__all__ = ["ErasureTable"]
-
-Floats = NDArray[np.float64]
+from perflib.stats.interval import NO_INTERVAL, Interval, columns, percent, widest
+from perflib.stats.intervals import t_interval
 
 
 class ErasureTable:
-    """The samples of one run as log time a byte, ``[round, cpu]`` of implementation and layout.
+    """The samples of one run as log time a byte, by implementation and layout.
 
     Rows whose ``ok`` is false are left out, and so are the times of those in another state than
     ``state``, where probes tell it. Layouts are compared within a trial: one core, one memory, one
@@ -43,105 +39,68 @@ class ErasureTable:
             log_ns=log_times(samples, state, configuration=["implementation"])
             - np.log(samples["data_bytes"].to_numpy(np.float64)),
         )
-        self.samples = samples
-        self.implementations = _in_order(samples["implementation"], tuple(IMPLEMENTATIONS))
-        self.layouts = _in_order(samples["layout"], LAYOUTS)
-        if REFERENCE not in self.layouts:
+        self.log_ns = SampleArray.of(samples, "log_ns", ["implementation", "layout"])
+        self.cores = self.log_ns.cores
+        self.implementations = in_order(samples["implementation"], tuple(IMPLEMENTATIONS))
+        self.layouts = in_order(samples["layout"], LAYOUTS)
+        self.compared = [layout for layout in self.layouts if layout != REFERENCE]
+        if self.compared == self.layouts:
             msg = f"no sample has the layout {REFERENCE!r}, with which the others are compared"
             raise UserError(msg)
-        self.cores = sorted({int(cpu) for cpu in samples["cpu"]})
-        self.rounds = np.array(sorted(set(samples["round"])))
-        self.start_s = round_starts(samples, self.rounds)
-        self.blocks = time_blocks(self.start_s, len(self.rounds))
-        self._values: dict[tuple[str, str], Floats] = {}
 
-    def values(self, implementation: str, layout: str) -> Floats:
-        """``[round, cpu]``: log of ns a byte; NaN where there is none."""
-        if (implementation, layout) in self._values:  # asked for once a core, and there are many
-            return self._values[implementation, layout]
-        found = np.full((len(self.rounds), len(self.cores)), np.nan)
-        mine = self.samples
-        mine = mine[(mine["implementation"] == implementation) & (mine["layout"] == layout)]
-        trials = mine.groupby(["round", "cpu"])["log_ns"].median().reset_index()
-        places = (
-            np.searchsorted(self.rounds, trials["round"]),
-            np.searchsorted(self.cores, trials["cpu"]),
-        )
-        found[places] = trials["log_ns"]
-        self._values[implementation, layout] = found
-        return found
-
-    def by_block(self, values: Floats, cpu: int | None = None) -> Floats:
-        """Robust means over the rounds of each batch; of one core, or of the cores' mean.
+    def batches(self, implementation: str, layout: str, cpu: int | None = None) -> Floats:
+        """``[batch]``: log of ns a byte, of one core or the mean of all.
 
         The cores' mean is of those batches in which all of them have a value.
         """
-        chosen = values if cpu is None else values[:, [self.cores.index(cpu)]]
-        return np.asarray(block_means(chosen, self.blocks).mean(axis=1))
+        return self._trials(implementation, layout, cpu).over_all_cores()[:, 0]
 
-    def effect_blocks(self, implementation: str, layout: str, cpu: int | None = None) -> Floats:
-        """``[block]``: log of the time in that layout over the time in the staggered one."""
-        ratio = self.values(implementation, layout) - self.values(implementation, REFERENCE)
-        return self.by_block(ratio, cpu)
+    def effect_batches(self, implementation: str, layout: str, cpu: int | None = None) -> Floats:
+        """``[batch]``: log of the time in that layout over the time in the staggered one."""
+        mine, staggered = (self._trials(implementation, one, cpu) for one in (layout, REFERENCE))
+        return (mine - staggered).over_all_cores()[:, 0]
+
+    def _trials(self, implementation: str, layout: str, cpu: int | None) -> SampleArray:
+        return self.log_ns.select(implementation=implementation, layout=layout).on(cpu)
 
     def effect(self, implementation: str, layout: str, cpu: int | None = None) -> Interval:
         """By how many percent that layout takes longer than the staggered one."""
-        return percent(t_interval(self.effect_blocks(implementation, layout, cpu)))
+        return percent(t_interval(self.effect_batches(implementation, layout, cpu)))
 
     def speed(self, implementation: str, layout: str, cpu: int | None = None) -> Interval:
         """MB/s (10^6 bytes a second) of data, parity not counted, with the interval."""
-        log_ns = t_interval(self.by_block(self.values(implementation, layout), cpu))
+        log_ns = t_interval(self.batches(implementation, layout, cpu))
         ends = [1e3 * math.exp(-value) for value in log_ns]
         return Interval(ends[0], ends[2], ends[1])
 
-    def speeds(self) -> pd.DataFrame:
-        """MB/s of each implementation, layout and core, with the ends of the interval."""
+    def speeds(self, *, by_core: bool = False) -> pd.DataFrame:
+        """MB/s of each implementation and layout, of each core or the mean of the cores."""
         rows = [
-            (name, layout, cpu, *self.speed(name, layout, cpu))
+            {"implementation": name, "layout": layout}
+            | ({} if cpu is None else {"cpu": cpu})
+            | columns("mb_per_s", self.speed(name, layout, cpu))
             for name in self.implementations
             for layout in self.layouts
-            for cpu in self.cores
+            for cpu in (self.cores if by_core else [None])
         ]
-        columns = ["implementation", "layout", "cpu", "mb_per_s", "low", "high"]
-        return pd.DataFrame(rows, columns=columns)
+        return pd.DataFrame(rows)
 
-    def costs(self, confidence: float = 0.95) -> pd.DataFrame:
+    def costs(self) -> pd.DataFrame:
         """What each layout costs each implementation, the mean of the cores, with the interval."""
         rows = [
-            (name, layout, *percent(t_interval(self.effect_blocks(name, layout), confidence)))
+            {"implementation": name, "layout": layout}
+            | columns("cost_percent", self.effect(name, layout))
             for name in self.implementations
             for layout in self.compared
         ]
-        columns = ["implementation", "layout", "cost_percent", "low", "high"]
-        return pd.DataFrame(rows, columns=columns)
-
-    def mean_speeds(self) -> pd.DataFrame:
-        """MB/s of each implementation and layout, the mean of the cores, with the interval."""
-        rows = [
-            (name, layout, *self.speed(name, layout))
-            for name in self.implementations
-            for layout in self.layouts
-        ]
-        columns = ["implementation", "layout", "mb_per_s", "low", "high"]
-        return pd.DataFrame(rows, columns=columns)
-
-    @property
-    def compared(self) -> list[str]:
-        """The layouts that are compared with the staggered one."""
-        return [layout for layout in self.layouts if layout != REFERENCE]
+        names = ["implementation", "layout", *columns("cost_percent", NO_INTERVAL)]
+        return pd.DataFrame(rows, columns=names)
 
     @cached_property
     def half_width(self) -> float:
         """Percentage points: the widest half-width of what a layout costs."""
-        widths = [
+        return widest(
             self.effect(name, layout).half_width
             for name in self.implementations
             for layout in self.compared
-        ]
-        return max(width if math.isfinite(width) else math.inf for width in widths)
-
-
-def _in_order(found: pd.Series[str], known: tuple[str, ...]) -> list[str]:
-    """Names in the order in which they are known; others, of a user's table, after them."""
-    names = set(found)
-    return [name for name in known if name in names] + sorted(names - set(known))
+        )

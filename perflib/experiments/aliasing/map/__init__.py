@@ -8,13 +8,12 @@ allocator, nothing but the mechanism. What it costs a pair is the bound for whol
 
 from __future__ import annotations
 
-import platform
-
 from perflib.experiments.aliasing.map.claims import WAITS, WAITS_SHARED
 from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Experiment
-from perflib.framework.params import Params, budget, parameter, precision
-from perflib.framework.schema import Column
+from perflib.framework.params import Params, budget, limit, parameter, precision
+from perflib.framework.schema import Column, key
+from perflib.framework.steps import Drawing, Steps
 
 __all__ = ["AliasMap", "AliasMapParams", "experiment"]
 
@@ -46,9 +45,7 @@ class AliasMapParams(Params):
     bursts: int = parameter(
         5, "bursts a pair of offsets and round, of which the fastest counts", ge=1, le=1000
     )
-    threshold_percent: float = parameter(
-        5.0, "pairs count as slower from this on", "percent", gt=0, le=1000
-    )
+    threshold_percent: float = limit(5.0, "pairs count as slower from this on")
 
 
 class AliasMap(Experiment):
@@ -60,30 +57,22 @@ class AliasMap(Experiment):
     notebook = "09_aliasing_environment"
     Params = AliasMapParams
     columns = (
-        Column(
-            "round", "integer", "", "number of the round; cells are compared within", True, "key"
-        ),
-        Column("cpu", "integer", "", "the core", True, "key"),
-        Column(
-            "region_bytes", "integer", "B", "distance without the offsets", True, "key", most=2**20
-        ),
-        Column(
+        key("round", "integer", "number of the round; cells are compared within"),
+        key("cpu", "integer", "the core"),
+        key("region_bytes", "integer", "distance without the offsets", "B", most=2**20),
+        key(
             "store_bytes",
             "integer",
-            "B",
             "the store's offset",
-            True,
-            "key",
+            "B",
             least=-_MOST_REACH_BYTES,
             most=_MOST_REACH_BYTES,
         ),
-        Column(
+        key(
             "load_bytes",
             "integer",
-            "B",
             "the load's offset, from the region on",
-            True,
-            "key",
+            "B",
             least=-_MOST_REACH_BYTES,
             most=_MOST_REACH_BYTES,
         ),
@@ -112,11 +101,15 @@ class AliasMap(Experiment):
         "distance": "time of a pair against the distance of load and store",
     }
 
-    def unavailable(self) -> str:
-        """The pairs are written in the assembler of two processors."""
-        here = platform.machine()
-        known = here in ("x86_64", "aarch64")
-        return "" if known else f"alias_map runs on x86-64 and aarch64 only, and this is {here}"
+    def _steps(self) -> Steps[AliasMapParams]:
+        from perflib.experiments.aliasing.map import analyse, measure
+
+        return Steps(measure, analyse)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.aliasing.map import figures
+
+        return figures
 
 
 experiment = AliasMap()

@@ -17,8 +17,6 @@ from perflib.stats.decide import Reason, Witness
 from perflib.stats.interval import Interval, percent
 from perflib.stats.intervals import t_interval
 
-__all__ = ["findings", "tables"]
-
 _TRUE = 0
 _AGREE = {_TRUE: "all bits", 3072: "no more than 10 bits"}
 
@@ -26,7 +24,7 @@ _AGREE = {_TRUE: "all bits", 3072: "no more than 10 bits"}
 def findings(run: Run) -> list[Finding]:
     """What 4 and 8 KiB cost over 2 KiB; true dependencies and 3 KiB as controls.
 
-    The same beside a busy sibling, where that was seen.
+    The same next to a busy sibling, where that was seen.
     """
     threshold = run.params["threshold_percent"]
     beside = _findings(AliasMapTable(run.samples, SHARED), WAITS_SHARED, threshold)
@@ -106,5 +104,5 @@ def _distance(table: AliasMapTable, state: str) -> pd.DataFrame:
         for distance, ends in zip(table.distances(), table.by_distance(region), strict=True)
     ]
     columns = ["state", "region_bytes", "distance_bytes"]
-    columns += ["pair_ns", "pair_low_ns", "pair_high_ns"]
+    columns += ["pair_ns", "pair_ns_low", "pair_ns_high"]
     return pd.DataFrame(rows, columns=columns)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -15,15 +14,11 @@ from perflib.experiments.aliasing.alone import SHARED
 from perflib.experiments.aliasing.map.analyse import tables
 from perflib.experiments.aliasing.map.claims import CONTROL_BYTES
 from perflib.framework.plots import MARKS, intervals
-
-if TYPE_CHECKING:
-    from perflib.model.run import Run
-
-__all__ = ["plots"]
+from perflib.model.run import Run
 
 _PAGE = 4096
 _SHOWN = [0.005, 0.995]  # of the cells' times: a few that something hit must not take the colours
-_FAINT = 0.35  # what was measured beside a busy sibling
+_FAINT = 0.35  # what was measured next to a busy sibling
 
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
@@ -87,13 +82,13 @@ def _distance(pairs: pd.DataFrame) -> Figure:
         mine = pairs[(pairs["state"] == state) & (pairs["region_bytes"] == region)]
         beside = state == SHARED
         intervals(
-            axes, mine["distance_bytes"], mine["pair_ns"], mine["pair_low_ns"],
-            mine["pair_high_ns"], fmt=MARKS[place % len(MARKS)], color=f"C{place}", capsize=2,
+            axes, mine["distance_bytes"], mine["pair_ns"], mine["pair_ns_low"],
+            mine["pair_ns_high"], fmt=MARKS[place % len(MARKS)], color=f"C{place}", capsize=2,
             ls="--" if region == CONTROL_BYTES else "-", alpha=_FAINT if beside else 1.0,
             label=_title(region) + ", sibling busy" * beside,
         )  # fmt: skip
     axes.axvline(0, color="0.6", lw=0.8, zorder=0)
-    # What was seldom seen has long intervals: they may leave the panel.
+    # What was rarely seen has long intervals: they may leave the panel.
     axes.set_ylim(0, 1.25 * float(pairs["pair_ns"].max()))
     axes.set_xlabel("load's address minus store's, beyond the region (B)")
     axes.set_ylabel("time per pair (ns)")

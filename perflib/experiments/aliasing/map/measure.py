@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from perflib.experiments.aliasing.map import AliasMapParams
 from perflib.experiments.aliasing.map.table import REGIONS, AliasMapTable
 from perflib.framework.brackets import bracket_columns
+from perflib.framework.experiment import Session
 from perflib.kernels import build, record
 from perflib.measure.process import Out, Worker, WorkerError
 from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
-
-if TYPE_CHECKING:
-    from perflib.experiments.aliasing.map import AliasMapParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["cells_of", "expected_loads", "plan", "take", "take_map"]
 
 _LEAST_S = 4.0
 _TIMEOUT_S = 120.0

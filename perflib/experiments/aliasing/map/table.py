@@ -13,12 +13,9 @@ from perflib.experiments.aliasing.alone import ALONE, State, in_state
 from perflib.experiments.aliasing.map.claims import CONTROL_BYTES
 from perflib.framework.samples import mean_of_known, round_starts, usable
 from perflib.framework.schema import check_cells
-from perflib.stats.interval import Interval, percent
-from perflib.stats.intervals import block_means, robust_mean, t_interval, time_blocks
+from perflib.stats.interval import Interval, exp, percent, widest
+from perflib.stats.intervals import Floats, batch_means, robust_mean, t_interval, time_batches
 
-__all__ = ["REGIONS", "AliasMapTable"]
-
-Floats = NDArray[np.float64]
 REGIONS = (0, 2048, 3072, 4096, 8192)
 _CLAIMED = (4096, 8192)
 
@@ -43,7 +40,7 @@ class AliasMapTable:
         axes = {"rounds": len(self.rounds), "cores": len(self.cores)}
         axes |= {"distances": len(self.regions), "offsets of stores": len(self.stores)}
         check_cells({**axes, "of loads": len(self.loads)}, len(samples))
-        self.blocks = time_blocks(round_starts(samples, self.rounds), len(self.rounds))
+        self.blocks = time_batches(round_starts(samples, self.rounds), len(self.rounds))
 
     @cached_property
     def log_ns(self) -> Floats:
@@ -103,22 +100,20 @@ class AliasMapTable:
         found = []
         for distance in self.distances():
             each = logs[..., apart == distance]
-            ends = t_interval(self._by_block(each.reshape(len(each), -1)))
-            found.append(Interval(*(math.exp(end) for end in ends)))
+            found.append(exp(t_interval(self._by_block(each.reshape(len(each), -1)))))
         return found
 
     @property
     def half_width(self) -> float:
         """The widest half interval of what 4 and 8 KiB cost, in percentage points."""
-        widths = [
+        return widest(
             percent(t_interval(self.ratio(region))).half_width
             for region in _CLAIMED
             if {region, CONTROL_BYTES} <= set(self.regions)
-        ]
-        return max((width if math.isfinite(width) else math.inf for width in widths), default=0.0)
+        )
 
     def _by_block(self, values: Floats) -> Floats:
         """``[block]``: the mean over the columns of ``[round, column]``, robust over rounds."""
-        means = block_means(values, self.blocks)
+        means = batch_means(values, self.blocks)
         return np.array([mean[np.isfinite(mean)].mean() if np.isfinite(mean).any() else np.nan
                          for mean in means])  # fmt: skip

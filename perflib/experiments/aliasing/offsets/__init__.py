@@ -10,34 +10,39 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from perflib.experiments.aliasing.addresses import default_offsets
 from perflib.experiments.aliasing.offsets.claims import ALIASES, ALIASES_SHARED, SLOWEST
 from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Experiment
-from perflib.framework.params import Cores, Params, Words, budget, parameter, precision, split_items
-from perflib.framework.schema import Column
+from perflib.framework.params import (
+    AnyItems,
+    Cores,
+    Items,
+    Params,
+    Words,
+    budget,
+    limit,
+    parameter,
+    precision,
+)
+from perflib.framework.schema import Column, key, ok
+from perflib.framework.steps import Drawing, Steps
 
 __all__ = ["AliasOffsets", "AliasOffsetsParams", "experiment"]
 
 Function = Literal["convolution", "copy", "memcpy", "dgemv"]
-Functions = Annotated[list[Function], BeforeValidator(split_items), Field(min_length=1)]
+Functions = Items[Function]
 Level = Literal["O0", "O2", "O3"]
-Levels = Annotated[list[Level], BeforeValidator(split_items), Field(min_length=1)]
+Levels = Items[Level]
 Order = Literal["column", "row"]
-Orders = Annotated[list[Order], BeforeValidator(split_items), Field(min_length=1)]
-Elements = Annotated[
-    list[Annotated[int, Field(ge=64, le=1 << 28)]],
-    BeforeValidator(split_items),
-    Field(min_length=1),
-]
-Sizes = Annotated[
-    list[Annotated[int, Field(ge=4, le=1 << 13)]], BeforeValidator(split_items), Field(min_length=1)
-]
+Orders = Items[Order]
+Elements = Items[Annotated[int, Field(ge=64, le=1 << 28)]]
+Sizes = Items[Annotated[int, Field(ge=4, le=1 << 13)]]
 Offset = Annotated[int, Field(ge=0, le=1 << 20, multiple_of=4)]
-Offsets = Annotated[list[Offset], BeforeValidator(split_items), Field(min_length=2)]
-FewOffsets = Annotated[list[Offset], BeforeValidator(split_items)]
+Offsets = Annotated[AnyItems[Offset], Field(min_length=2)]
+FewOffsets = AnyItems[Offset]
 
 
 class AliasOffsetsParams(Params):
@@ -83,9 +88,7 @@ class AliasOffsetsParams(Params):
         ge=0.05,
         le=10_000,
     )
-    threshold_percent: float = parameter(
-        5.0, "an offset counts as slow from this on", "percent", gt=0, le=1000
-    )
+    threshold_percent: float = limit(5.0, "an offset counts as slow from this on")
     together: bool = parameter(
         False, "the null test: both buffers shift together, by whole cache lines"
     )
@@ -102,21 +105,10 @@ class AliasOffsets(Experiment):
     question = "Is a loop slow because of where its arrays lie, and at which distances?"
     notebook = "10_aliasing_offsets"
     Params = AliasOffsetsParams
-    x86_only = True
     columns = (
-        Column(
-            "round", "integer", "", "number of the round; offsets are compared within", True, "key"
-        ),
-        Column("function", "text", "", "what ran, in one word", True, "key"),
-        Column(
-            "offset_bytes",
-            "integer",
-            "B",
-            "distance of the buffers, modulo 4096",
-            True,
-            "key",
-            most=2**20,
-        ),
+        key("round", "integer", "number of the round; offsets are compared within"),
+        key("function", "text", "what ran, in one word"),
+        key("offset_bytes", "integer", "distance of the buffers, modulo 4096", "B", most=2**20),
         Column("calls", "integer", "", "how often the function was called", True, least=1),
         Column("time_ns", "number", "ns", "wall time of all calls", True, "measured"),
         Column(
@@ -140,13 +132,7 @@ class AliasOffsets(Experiment):
             least=-(10**18),
         ),
         Column("involuntary_switches", "integer", "", "times the thread was preempted"),
-        Column(
-            "ok",
-            "boolean",
-            "",
-            "false: its core, threads, places or result are not what they "
-            "should be; it is not used",
-        ),
+        ok("its core, threads, places or result are not what they should be"),
     )
     presets = {
         "quick": {"budget_s": 18.0, "elements": [2048], "sizes": [128, 256], "sample_ms": 0.5},
@@ -168,6 +154,16 @@ class AliasOffsets(Experiment):
         "simulated": "simulated 4K aliases against the distance of the buffers",
         "effects": "what predicted offsets cost each function, and its slowest",
     }
+
+    def _steps(self) -> Steps[AliasOffsetsParams]:
+        from perflib.experiments.aliasing.offsets import analyse, measure
+
+        return Steps(measure, analyse, pilot=measure.pilot)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.aliasing.offsets import figures
+
+        return figures
 
 
 experiment = AliasOffsets()

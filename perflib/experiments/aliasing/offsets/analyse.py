@@ -20,8 +20,6 @@ from perflib.model.run import Run
 from perflib.stats.decide import Reason, Witness
 from perflib.stats.interval import Interval
 
-__all__ = ["OTHER", "curves", "findings", "kind_of", "offset_findings", "tables"]
-
 OTHER = "other"  # the kind of all functions that are not ours
 _ALPHA = 0.05
 _ENDS = ("", "_low", "_high")
@@ -31,7 +29,7 @@ _APART_BYTES = 2048  # the distance of two arrays that pl.alias_free places
 def findings(run: Run) -> list[Finding]:
     """Of each function: do the predicted offsets cost time, and does any?
 
-    And do the predicted ones beside a busy sibling, where that was seen?
+    And do the predicted ones next to a busy sibling, where that was seen?
     """
     threshold = run.params["threshold_percent"]
     alone = [
@@ -150,7 +148,7 @@ def _effects(
             "fastest": table.fastest.difference,
         }
         for what, ends in kinds.items():
-            names = [f"{what}{end}_percent" for end in _ENDS]
+            names = [f"{what}_percent{end}" for end in _ENDS]
             row |= dict(zip(names, ends or (np.nan,) * 3, strict=True))
         row["slowest_offset_bytes"] = table.slowest.offset_bytes
         row["fastest_offset_bytes"] = table.fastest.offset_bytes
@@ -159,7 +157,7 @@ def _effects(
 
 
 def _remedy(functions: Iterable[tuple[Swept, OffsetTable]]) -> pd.DataFrame:
-    """Each predicted offset beside 2048 bytes, and beside 2048 at the same place in a line."""
+    """Each predicted offset compared with 2048 bytes, and with 2048 at the same place in a line."""
     rows = []
     for swept, table in functions:
         for before in map(int, table.offsets[aliasing(table.offsets)[0]]):
@@ -168,11 +166,11 @@ def _remedy(functions: Iterable[tuple[Swept, OffsetTable]]) -> pd.DataFrame:
                 continue
             row = {"function": swept.name, "before_bytes": before, "after_bytes": _APART_BYTES}
             for what, after in (("cost", _APART_BYTES), ("distance", alike)):
-                names = [f"{what}{end}_percent" for end in _ENDS]
+                names = [f"{what}_percent{end}" for end in _ENDS]
                 row |= dict(zip(names, table.difference(before, after), strict=True))
             rows.append(row)
     named = ["cost", "distance"]
-    columns = [f"{what}{end}_percent" for what in named for end in _ENDS]
+    columns = [f"{what}_percent{end}" for what in named for end in _ENDS]
     return pd.DataFrame(rows, columns=["function", "before_bytes", "after_bytes", *columns])
 
 

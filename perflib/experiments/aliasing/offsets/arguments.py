@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from perflib.experiments.aliasing.addresses import default_offsets
 from perflib.model.errors import UserError
 
-__all__ = ["check_arrays", "check_offsets"]
-
 _MOST_OFFSET = 1 << 20
-_KINDS = "biufcSVMm"  # of numpy: what lies in the array itself
+_KINDS = "biufcSVMm"  # of numpy: what is in the array itself
 
 
 def _named(place: int, array: NDArray[Any]) -> str:

@@ -23,8 +23,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Placed", "call_of"]
-
 _PAGE = 4096
 _MOST_OFFSET = 1 << 20
 _KEPT: list[Any] = []

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from perflib.experiments.aliasing.addresses import aliasing
 from perflib.experiments.aliasing.offsets.analyse import OTHER, tables
 from perflib.experiments.aliasing.offsets.functions import DGEMV, FUNCTIONS, ROUTINES, VARIANTS
-from perflib.framework.plots import MARKS, intervals, once_each
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from perflib.model.run import Run
-
-__all__ = ["plots", "time_figure"]
+from perflib.framework.plots import MARKS, intervals, once_each, panel
+from perflib.model.run import Run
 
 _PREDICTED = "predicted: the low 12 bits agree"
 _MOST_TICKS = 48
@@ -105,7 +100,7 @@ def _panel(axes: Axes, curves: pd.DataFrame, lines: dict[str, str]) -> None:
         x, y = np.searchsorted(offsets, curve["offset_bytes"]) + shift, curve["percent"].to_numpy()
         colour, marker = f"C{number}", MARKS[number % len(MARKS)]
         intervals(
-            axes, x, y, curve["low_percent"], curve["high_percent"], fmt=f"{marker}-", lw=0.8,
+            axes, x, y, curve["percent_low"], curve["percent_high"], fmt=f"{marker}-", lw=0.8,
             elinewidth=1, capsize=1.5, color=colour, mfc="white", label=line,
         )  # fmt: skip
         near = curve["predicted"].to_numpy()
@@ -157,15 +152,14 @@ def _simulated(rows: pd.DataFrame, model: str) -> Figure:
 def _effects(effects: pd.DataFrame) -> Figure:
     """What each function's predicted offsets cost, and its slowest, with intervals."""
     names = list(effects["function"])
-    figure = Figure(figsize=(8, 0.24 * len(names) + 1.8))
-    axes = figure.subplots()
+    figure, axes = panel(8, 0.24 * len(names) + 1.8)
     kinds = (
         ("predicted", "predicted offsets", "o", "C0"),
         ("shared", "the same, sibling busy", "D", "0.6"),
         ("slowest", "the slowest offset", "s", "C1"),
     )
     for number, (what, words, marker, colour) in enumerate(kinds):
-        x, low, high = (effects[f"{what}{end}_percent"] for end in ("", "_low", "_high"))
+        x, low, high = (effects[f"{what}_percent{end}"] for end in ("", "_low", "_high"))
         y = np.arange(len(names)) + 0.15 * (number - 1)
         if x.notna().any():
             intervals(
@@ -175,7 +169,7 @@ def _effects(effects: pd.DataFrame) -> Figure:
     axes.axvline(0, color="0.3", lw=0.8)
     axes.set_xscale("symlog", linthresh=_STRAIGHT)
     axes.xaxis.set_major_formatter(lambda value, _place: f"{value:g}")
-    lows = effects[["predicted_low_percent", "slowest_low_percent"]].to_numpy(np.float64)
+    lows = effects[["predicted_percent_low", "slowest_percent_low"]].to_numpy(np.float64)
     left = 1.3 * float(np.min(lows, where=np.isfinite(lows), initial=-_STRAIGHT / 1.3))
     axes.set_xlim(max(left, -100.0), None)
     axes.set_yticks(range(len(names)), names, fontsize="x-small")

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from perflib.experiments.aliasing.addresses import PERIOD_BYTES
 
-__all__ = ["DGEMV", "FUNCTIONS", "ROUTINES", "VARIANTS", "Configuration", "Swept", "variant"]
-
 # The numbers by which the kernel knows its functions.
 FUNCTIONS: Mapping[str, int] = {"convolution": 0, "copy": 1, "memcpy": 2}
 DGEMV = "dgemv"
@@ -50,7 +48,7 @@ class Swept(NamedTuple):
         """It is predicted to alias just above multiples of so many bytes; ``None``: nowhere.
 
         The columns of a matrix begin at several places of a page; all that are loaded from together
-        count. By rows dgemv stores one element a row: wherever y lies, one row or another meets it.
+        count. By rows dgemv stores one element a row: wherever y is, one row or another meets it.
         """
         if self.routine != DGEMV:
             return PERIOD_BYTES

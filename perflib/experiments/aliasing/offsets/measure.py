@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
+from perflib.experiments.aliasing.offsets import AliasOffsetsParams
 from perflib.experiments.aliasing.offsets.functions import (
     DGEMV,
     VARIANTS,
@@ -18,14 +19,10 @@ from perflib.experiments.aliasing.offsets.functions import (
 from perflib.experiments.aliasing.offsets.simulated import simulated_aliases
 from perflib.experiments.aliasing.offsets.table import functions_in
 from perflib.experiments.aliasing.offsets.trials import OffsetTrials, with_calls
+from perflib.framework.experiment import Session
 from perflib.machine.libraries.blas import Blas, chosen
 from perflib.model.errors import PerflibError, UserError
-
-if TYPE_CHECKING:
-    from perflib.experiments.aliasing.offsets import AliasOffsetsParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["functions_of", "half_width", "pilot", "plan", "take"]
+from perflib.stats.interval import widest
 
 _LEAST_S = 8.0
 # What is simulated, by build; -O3 with restrict is what a careful author would ship.
@@ -82,12 +79,11 @@ def half_width(samples: pd.DataFrame) -> float:
         for swept, table in functions_in(samples)
         if swept.period is not None
     ]
-    known = [width if math.isfinite(width) else math.inf for width in widths]
-    return max(known, default=math.inf)
+    return widest(widths, default=math.inf)
 
 
 def _libraries(params: AliasOffsetsParams) -> tuple[list[Blas], str]:
-    """The libraries, and why there are none; without a BLAS the other functions go on."""
+    """The libraries, and why there are none; without a BLAS the other functions continue."""
     if DGEMV not in params.functions:
         return [], ""
     try:

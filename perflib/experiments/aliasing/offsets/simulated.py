@@ -11,8 +11,6 @@ from perflib.instruments.simulators.models import HASWELL_STORES
 from perflib.instruments.simulators.qemu import qemu_counts
 from perflib.kernels import build
 
-__all__ = ["simulated_aliases"]
-
 _ELEMENTS = 2048
 _CALLS = 8
 _SIDE_BY_SIDE = 2

@@ -20,8 +20,6 @@ import numpy as np
 
 from perflib.model.errors import UserError
 
-__all__ = ["CFunction", "portable"]
-
 # A C function: the library's path, its name, and its declaration in C; or a pointer of cffi's.
 CFunction = tuple[str, str, str]
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -211,7 +209,7 @@ def _check_item(symbol: str, place: int, wanted: Any, given: Any) -> None:
         raise UserError(msg)
     item = wanted.item
     if item.kind != "primitive" or item.cname in ("char", "signed char", "unsigned char"):
-        return  # void, a structure, bytes: whatever lies there
+        return  # void, a structure, bytes: whatever is there
     import cffi
 
     floating = item.cname in ("float", "double", "long double")

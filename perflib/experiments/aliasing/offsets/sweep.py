@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -32,11 +32,7 @@ from perflib.model.escape import lines
 from perflib.model.finding import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from matplotlib.figure import Figure
-
-__all__ = ["OffsetSweep", "sweep_offsets", "sweeper"]
 
 _LEAST_ROUNDS = 8
 _MOST_OTHERS, _OTHERS_NS = 0.02, 50_000
@@ -93,8 +89,8 @@ class OffsetSweep:
 
     def __repr__(self) -> str:
         count = len(set(self.samples["round"]))
-        told = [f"<OffsetSweep of {self.name}: {count} rounds, {self.stopped}>"]
-        return lines("\n".join([*told, *map(str, self.findings()), *self.problems]))
+        shown = [f"<OffsetSweep of {self.name}: {count} rounds, {self.stopped}>"]
+        return lines("\n".join([*shown, *map(str, self.findings()), *self.problems]))
 
 
 def sweep_offsets(
@@ -123,7 +119,7 @@ def sweep_offsets(
         A Python function (of a module, or of a notebook: then its source is handed over, with the
         modules, functions and plain values that it uses), ``"module:function"``, a function of a
         cffi library, or ``(path of a library, symbol, declaration in C)``. A call from Python costs
-        a tenth to half of a microsecond: a function should take long beside it.
+        a tenth to half of a microsecond: a function should take long compared with it.
     arguments
         As the function takes them, in order: numpy arrays, numbers and text. Arrays are copied,
         yours stay as they are.
@@ -144,7 +140,7 @@ def sweep_offsets(
     cpu
         The core; by default the first that may be used.
     environment
-        More variables for the process. Libraries are told to use one thread (``ONE_THREAD``).
+        More variables for the process. Libraries are set to use one thread (``ONE_THREAD``).
     seed
         Of the order of the offsets.
     timeout_s

@@ -19,8 +19,6 @@ from perflib.experiments.aliasing.offsets.called import Placed
 from perflib.framework.brackets import bracket_columns, core_mhz
 from perflib.kernels import open_library
 
-__all__ = ["Sweeper"]
-
 
 def _others_ns() -> int:
     """CPU time of other threads; the clocks are read in turn, so the least of some."""

@@ -19,16 +19,14 @@ from perflib.framework.samples import mean_of_known, round_starts, usable
 from perflib.model.errors import UserError
 from perflib.stats.interval import NO_INTERVAL, Interval, percent, percent_of
 from perflib.stats.intervals import (
+    Floats,
     against_others,
-    block_means,
+    batch_means,
     robust_mean,
     t_interval,
-    time_blocks,
+    time_batches,
 )
 
-__all__ = ["Extreme", "OffsetTable", "functions_in"]
-
-Floats = NDArray[np.float64]
 _SEGMENTS = 3
 _LEAST_BLOCKS = 4
 _DRAWS = 200
@@ -59,8 +57,8 @@ def functions_in(
     """
     kept = usable(samples)
     kept = kept.assign(log_ns=log_times(kept, state, configuration=["function"]))
-    arms = [Configuration(*arm).swept for arm in (plan or {}).get("arms", ())]
-    planned = {swept.name: swept for swept in arms}
+    measured = [Configuration(*one).swept for one in (plan or {}).get("arms", ())]
+    planned = {swept.name: swept for swept in measured}
     found = [
         (planned.get(str(name)) or _described(str(name), mine.iloc[0].to_dict()), OffsetTable(mine))
         for name, mine in kept.groupby("function")
@@ -80,7 +78,7 @@ def _described(name: str, row: Mapping[Hashable, Any]) -> Swept:
 
 @dataclass(frozen=True)
 class Extreme:
-    """The slowest (or fastest) of all offsets, beside the median of the others.
+    """The slowest (or fastest) of all offsets, compared with the median of the others.
 
     ``difference``: in percent. Its ends hold for all offsets at once, so that the choice of the
     extreme one does no harm. ``effect`` is the mean of two estimates, each of the offset that one
@@ -132,14 +130,14 @@ class OffsetTable:
         )
         self.log_ns: Floats = table.reindex(self.rounds, columns=self.offsets).to_numpy(np.float64)
         self.start_s = round_starts(samples, self.rounds)
-        self.blocks = time_blocks(self.start_s, len(self.rounds))
+        self.blocks = time_batches(self.start_s, len(self.rounds))
 
     @cached_property
     def levels(self) -> Floats:
         """``[round, 1]``: the median log time over the offsets of each round.
 
         Rounds in which the core was alone at some offsets only are compared by those that they
-        have, each beside its own typical time (median polish).
+        have, each compared with its own typical time (median polish).
         """
         found = np.full((len(self.rounds), 1), np.nan)
         seen = np.isfinite(self.log_ns).any(axis=1)
@@ -156,7 +154,7 @@ class OffsetTable:
 
     @property
     def relative(self) -> Floats:
-        """``[round, offset]``: log time beside its round's level."""
+        """``[round, offset]``: log time compared with its round's level."""
         return self.log_ns - self.levels
 
     @cached_property
@@ -167,7 +165,7 @@ class OffsetTable:
         long as a quarter of a millisecond have a tick of the timer.
         """
         if not self._bracketed:
-            return block_means(self.relative, self.blocks)
+            return batch_means(self.relative, self.blocks)
         return self._medians(self.blocks)
 
     def _medians(self, blocks: NDArray[np.int64]) -> Floats:
@@ -181,7 +179,7 @@ class OffsetTable:
     def _complete(self) -> Floats:
         """``[block, offset]``: the batches in which every offset has a time.
 
-        Where the core was seldom alone, of longer batches.
+        Where the core was rarely alone, of longer batches.
         """
         blocks, levels = self.blocks, self.by_block
         while True:
@@ -195,11 +193,11 @@ class OffsetTable:
     def curve(self) -> pd.DataFrame:
         """Time a call at each offset: ns, and percent above the median of the offsets.
 
-        Columns ``offset_bytes``, ``time_ns``, ``percent``, ``low_percent``, ``high_percent``. The
+        Columns ``offset_bytes``, ``time_ns``, ``percent``, ``percent_low``, ``percent_high``. The
         intervals are those of the percentage: how fast the machine is as a whole is left out.
         """
         rows = [tuple(percent(t_interval(column))) for column in self.by_block.T]
-        table = pd.DataFrame(rows, columns=["percent", "low_percent", "high_percent"])
+        table = pd.DataFrame(rows, columns=["percent", "percent_low", "percent_high"])
         seen = self.levels[np.isfinite(self.levels)]
         level = math.exp(float(np.median(seen))) if seen.size else math.nan
         table.insert(0, "time_ns", level * (1 + table["percent"] / 100))
@@ -230,12 +228,12 @@ class OffsetTable:
 
     @cached_property
     def slowest(self) -> Extreme:
-        """The offset with the longest calls, beside the median of the others."""
+        """The offset with the longest calls, compared with the median of the others."""
         return self._extreme(1)
 
     @cached_property
     def fastest(self) -> Extreme:
-        """The offset with the shortest calls, beside the median of the others."""
+        """The offset with the shortest calls, compared with the median of the others."""
         return self._extreme(-1)
 
     def difference(self, one: int, other: int) -> Interval:
@@ -281,7 +279,7 @@ class OffsetTable:
 
 
 def _largest_by_chance(residuals: Floats) -> Floats:
-    """How far the farthest of all offsets lies from the truth, by chance alone: draws of it.
+    """How far the farthest of all offsets is from the truth, by chance alone: draws of it.
 
     The residuals are ``[block, offset]``. What is left when each offset's mean is taken away is
     exchanged among the offsets of a batch, since each visited the batch's time in random order.

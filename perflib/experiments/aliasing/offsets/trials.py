@@ -22,8 +22,6 @@ from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
 from perflib.model.errors import MeasurementError
 
-__all__ = ["TRIAL", "OffsetTrials", "calls_for", "fitting", "visiting", "with_calls"]
-
 # Columns of samples, and the fields of the kernel's that they are.
 _COLUMNS = {
     "calls": "calls", "first_address": "first", "second_address": "second",
@@ -33,7 +31,7 @@ _TIMEOUT_S = 120.0
 _MOST_OTHERS = 0.02  # share of the time that other threads may take, as clocks are read in turn
 _OTHERS_NS = 20_000
 _LONG_NS = 1_000_000
-# Short beside the stretches in which a sibling works, long beside the probes (8 microseconds).
+# Shorter than the segments in which a sibling works, longer than the probes (8 microseconds).
 _SLICE_MS = 0.25
 _ANSWER_BYTES = 512
 _TOGETHER_DISTANCE = 2048

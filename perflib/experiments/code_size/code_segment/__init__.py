@@ -10,19 +10,9 @@ from __future__ import annotations
 from pydantic import model_validator
 
 from perflib.experiments.code_size import TABLES, CodeParams, CodeSweep, Sizes
-from perflib.experiments.code_size.claims import (
-    KNEE,
-    KNEE_OF_PATTERN,
-    KNEE_SHARED,
-    RING_KNEE,
-    RING_KNEE_SHARED,
-    SAME_KNEE,
-    SAME_KNEE_SIMULATED,
-    SHARED,
-    SPLIT,
-)
-from perflib.framework.params import Words, parameter
-from perflib.model.errors import choose
+from perflib.experiments.code_size.claims import OF_THE_SEGMENT
+from perflib.framework.params import Words, known_names, limit, parameter
+from perflib.framework.steps import Drawing, Steps
 
 __all__ = ["CodeSegment", "CodeSegmentParams", "experiment"]
 
@@ -50,18 +40,12 @@ class CodeSegmentParams(CodeParams):
         "of the instruction TLB and half of it",
         "KiB",
     )  # fmt: skip
-    knee_percent: float = parameter(
-        20.0,
-        "a knee so near to the reach that CPUID reports counts as the TLB's",
-        "percent",
-        gt=0,
-        le=100,
+    knee_percent: float = limit(
+        20.0, "a knee so near to the reach that CPUID reports counts as the TLB's", le=100
     )
-    visible_percent: float = parameter(
+    visible_percent: float = limit(
         5.0,
         "there is said to be no knee only where 4 KiB pages cost less than this at every size",
-        "percent",
-        gt=0,
         le=100,
     )
     simulated_sizes: int = parameter(
@@ -75,10 +59,7 @@ class CodeSegmentParams(CodeParams):
 
     @model_validator(mode="after")
     def _patterns_exist(self) -> CodeSegmentParams:
-        for name in self.patterns:
-            if name not in _ALL:
-                msg = f"patterns: {choose('pattern', name, _ALL)}"
-                raise ValueError(msg)
+        known_names("patterns", "pattern", self.patterns, _ALL)
         return self
 
 
@@ -94,14 +75,11 @@ class CodeSegment(CodeSweep):
         "quick": {"budget_s": 25.0, "simulated_sizes": 5},
         "full": {"budget_s": 900.0, "cores": "all", "precision_percent": 0.2, "trial_ms": 20.0},
     }
-    claims = (
-        *SHARED, KNEE, RING_KNEE, KNEE_OF_PATTERN, KNEE_SHARED, RING_KNEE_SHARED, SPLIT, SAME_KNEE,
-        SAME_KNEE_SIMULATED,
-    )  # fmt: skip
+    claims = OF_THE_SEGMENT
     tables = {
         "time_{pattern}": "time of a step against the size of the code, on each core and backing",
-        "knees": "where 4 KiB pages begin to cost time, by pattern and by what they stand beside",
-        "ring_ratio": "one jump a page beside as many jumps on few pages, at each size",
+        "knees": "where 4 KiB pages begin to cost time, by pattern, and compared with what",
+        "ring_ratio": "one jump a page compared with as many jumps on few pages, at each size",
         "compiled": "the compiled and the assembled switch at each size: times, simulated misses",
         "misses": "simulated and counted iTLB misses of a step, and what 4 KiB pages cost it",
         **TABLES,
@@ -111,9 +89,19 @@ class CodeSegment(CodeSweep):
         "page_ratio": "how much longer the same code takes on 4 KiB than on 2 MiB pages; knees",
         "ring_ratio": "the ring of jumps on many and on few pages of 4 KiB",
         "core_difference": "how much slower each core is than the others, at each size",
-        "compiled": "the compiled switch beside the assembled one: times, 4 KiB pages, misses",
+        "compiled": "the compiled switch next to the assembled one: times, 4 KiB pages, misses",
         "misses": "simulated iTLB misses above what 4 KiB pages cost",
     }
+
+    def _steps(self) -> Steps[CodeSegmentParams]:
+        from perflib.experiments.code_size.code_segment import analyse, measure
+
+        return Steps(measure, analyse, pilot=measure.pilot)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.code_size.code_segment import figures
+
+        return figures
 
 
 experiment = CodeSegment()

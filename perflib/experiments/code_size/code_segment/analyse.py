@@ -7,6 +7,7 @@ from functools import partial
 
 import pandas as pd
 
+from perflib.experiments.code_size import claims
 from perflib.experiments.code_size import tables as frames
 from perflib.experiments.code_size.analyse import (
     core_findings,
@@ -15,16 +16,9 @@ from perflib.experiments.code_size.analyse import (
     shared_tables,
     split_finding,
 )
-from perflib.experiments.code_size.claims import (
-    KNEE,
-    KNEE_OF_PATTERN,
-    KNEE_SHARED,
-    RING_KNEE,
-    RING_KNEE_SHARED,
-)
 from perflib.experiments.code_size.code_segment.compiled import (
     BOTH,
-    beside,
+    both_switches,
     same_knee,
     same_knee_simulated,
 )
@@ -32,12 +26,10 @@ from perflib.experiments.code_size.hypotheses import hypotheses
 from perflib.experiments.code_size.reaches import Reaches
 from perflib.experiments.code_size.table import COMPILED, CodeTable
 from perflib.framework.page_control import PageControl
-from perflib.measure.pages.text_backings import SMALL_PAGES
+from perflib.measure.pages.kinds import SMALL_PAGES
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.stats.knees import Knees
-
-__all__ = ["findings", "tables"]
 
 
 def findings(run: Run) -> list[Finding]:
@@ -80,16 +72,20 @@ def _knees(
             return of.ring_knees() if ring else of.knees("chase", of.huge[0])
 
         why = None if ring else prevented
-        claims = (RING_KNEE, RING_KNEE_SHARED) if ring else (KNEE, KNEE_SHARED)
-        found.append(judged(claims[0], knees(table), reaches, pattern="chase", prevented=why))
+        whole, halved = (
+            (claims.RING_KNEE, claims.RING_KNEE_SHARED)
+            if ring
+            else (claims.KNEE, claims.KNEE_SHARED)
+        )
+        found.append(judged(whole, knees(table), reaches, pattern="chase", prevented=why))
         if shared is not None:
-            beside = knees(shared)
-            both = judged(claims[1], beside, reaches.halved, pattern="chase", prevented=why)
+            while_shared = knees(shared)
+            both = judged(halved, while_shared, reaches.halved, pattern="chase", prevented=why)
             rows = shared.ring_rows() if ring else shared.page_rows("chase", table.huge[0])
             found += [both, split_finding(knees(table), *rows)]
     for pattern in ("page", "random", COMPILED) if on_huge else ():
         if pattern in table.patterns:
-            claim = KNEE_OF_PATTERN if found else KNEE
+            claim = claims.KNEE_OF_PATTERN if found else claims.KNEE
             known = table.knees(pattern, table.huge[0])
             found.append(judged(claim, known, reaches, pattern=pattern, prevented=prevented))
     return found
@@ -119,7 +115,7 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     if table.has_ring_control:
         made["ring_ratio"] = lambda: frames.ring_ratio(table, shared)
     if set(BOTH) <= set(table.patterns):
-        made["compiled"] = lambda: beside(table, run.provenance.get("simulated"))
+        made["compiled"] = lambda: both_switches(table, run.provenance.get("simulated"))
     made |= shared_tables(run, table, table.sweeps[0])
     if "simulated" in run.provenance:
         made["misses"] = lambda: frames.misses(table, run.provenance["simulated"])

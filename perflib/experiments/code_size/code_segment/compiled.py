@@ -1,4 +1,4 @@
-"""The compiled switch beside the assembled one: do both slow down at the same size?"""
+"""The compiled switch next to the assembled one: do both slow down at the same size?"""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from perflib.experiments.code_size import tables as frames
 from perflib.experiments.code_size.claims import SAME_KNEE, SAME_KNEE_SIMULATED
 from perflib.experiments.code_size.code_segment.simulated import STEPS
 from perflib.experiments.code_size.table import COMPILED, CodeTable
-from perflib.measure.pages.text_backings import SMALL_PAGES
+from perflib.framework.samples import labelled
+from perflib.measure.pages.kinds import SMALL_PAGES
 from perflib.model.finding import Finding
 from perflib.stats.decide import Decision, Reason
-from perflib.stats.interval import NO_INTERVAL, Interval, percent
-from perflib.stats.knee_ratio import Curve, knee_ratio
+from perflib.stats.interval import NO_INTERVAL, Interval, columns, percent
+from perflib.stats.knee_ratio import SizeCurve, knee_ratio
 from perflib.stats.knees import Knees, find_knees
-
-__all__ = ["BOTH", "beside", "same_knee", "same_knee_simulated"]
 
 BOTH = ("random", COMPILED)
 _NAMES = {"random": "assembled", COMPILED: "compiled"}
@@ -35,14 +34,16 @@ def same_knee(
 ) -> Finding:
     """The ratio of the knees against 2 MiB pages, from the sizes that both switches have.
 
-    ``supported``: its interval lies within ``tolerance`` percent, up or down. ``refuted``: it lies
+    ``supported``: its interval is within ``tolerance`` percent, up or down. ``refuted``: it is
     outside, or one has a knee of more than ``visible`` percent and the other, to that precision,
     has none. ``prevented``: why times on these pages decide nothing.
     """
-    curves = {pattern: Curve(*table.page_rows(pattern, table.huge[0])) for pattern in BOTH}
+    curves = {pattern: SizeCurve(*table.page_rows(pattern, table.huge[0])) for pattern in BOTH}
     most = min(curve.sizes[-1] for curve in curves.values()) * _SAME_SIZE
     curves = {
-        pattern: Curve(curve.sizes[curve.sizes <= most], curve.log_ratio[:, curve.sizes <= most])
+        pattern: SizeCurve(
+            curve.sizes[curve.sizes <= most], curve.log_ratio[:, curve.sizes <= most]
+        )
         for pattern, curve in curves.items()
     }
     knees = {pattern: find_knees(*curve, "random") for pattern, curve in curves.items()}
@@ -156,12 +157,12 @@ def _simulated_sizes(table: CodeTable, simulated: Mapping[str, Any]) -> pd.DataF
         return pd.DataFrame()
     sizes = (one.iloc[:, 0].to_numpy(np.float64) for one in known)
     gaps = np.abs(np.subtract.outer(*(np.log(size) for size in sizes)))
-    beside = second.iloc[gaps.argmin(axis=1)].reset_index(drop=True)
-    both = pd.concat([first, beside], axis=1)
+    nearest = second.iloc[gaps.argmin(axis=1)].reset_index(drop=True)
+    both = pd.concat([first, nearest], axis=1)
     return pd.DataFrame(both[gaps.min(axis=1) <= math.log(_SAME_SIZE)])
 
 
-def beside(table: CodeTable, simulated: Mapping[str, Any] | None) -> pd.DataFrame:
+def both_switches(table: CodeTable, simulated: Mapping[str, Any] | None) -> pd.DataFrame:
     """Both switches at each size, on each kind of pages, all cores together.
 
     ``extra_percent``: what 4 KiB pages cost beyond each kind of 2 MiB pages; ``misses_per_step``:
@@ -171,13 +172,11 @@ def beside(table: CodeTable, simulated: Mapping[str, Any] | None) -> pd.DataFram
     parts = []
     for pattern in BOTH:
         for backing in table.backings:
-            part = table.curve(pattern, backing)
-            part.insert(0, "n", table.sizes(pattern))
-            part.insert(0, "backing", backing)
-            part.insert(0, "pattern", pattern)
-            parts.append(part)
+            curve = table.curve(pattern, backing)
+            sizes = table.sizes(pattern)
+            parts.append(labelled(curve, pattern=pattern, backing=backing, n=sizes))
     frame = pd.concat(parts, ignore_index=True)
-    ends = ["extra_percent", "low_percent", "high_percent"]
+    ends = list(columns("extra_percent", NO_INTERVAL))
     keys = ["pattern", "backing", "code_bytes"]
     frame = frame.merge(extra.reindex(columns=[*keys, *ends]), on=keys, how="left")
     rows = pd.DataFrame((simulated or {}).get("rows", ()))

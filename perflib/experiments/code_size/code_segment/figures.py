@@ -19,8 +19,6 @@ from perflib.experiments.code_size.figures import (
 from perflib.experiments.code_size.table import CodeTable
 from perflib.model.run import Run
 
-__all__ = ["plots"]
-
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
     """How each figure is drawn."""

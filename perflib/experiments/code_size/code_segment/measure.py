@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perflib.experiments.code_size import measure
+from perflib.experiments.code_size.code_segment import CodeSegmentParams
 from perflib.experiments.code_size.code_segment.simulated import simulated_misses, spread
 from perflib.experiments.code_size.measure import Sweep
 from perflib.experiments.code_size.table import COMPILED
+from perflib.framework.experiment import Session
 from perflib.kernels import Build, build
 from perflib.model.errors import PerflibError
-
-if TYPE_CHECKING:
-    from perflib.experiments.code_size.code_segment import CodeSegmentParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["pilot", "plan", "program", "sweep", "take"]
 
 
 def program() -> Build:
@@ -59,7 +55,7 @@ def take(params: CodeSegmentParams, session: Session) -> str:
 def _simulated(params: CodeSegmentParams, pieces: Mapping[str, list[int]]) -> dict[str, Any]:
     """Not of the chase's control, of which a page holds 64 jumps, nor of what misses as others.
 
-    The compiled switch and the assembled one, which it stands beside, at the same sizes.
+    The compiled switch and the assembled one, which it is compared with, at the same sizes.
     """
     alike = {"line", "page"} if "random" in pieces else {"line"}
     both = {"random", COMPILED} <= set(pieces)

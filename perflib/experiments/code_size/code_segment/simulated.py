@@ -1,4 +1,4 @@
-"""Simulated iTLB misses of the program at some sizes of its code, to stand beside the times."""
+"""Simulated iTLB misses of the program at some sizes of its code, to compare with the times."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import numpy as np
 
 from perflib.instruments.simulators.models import HASWELL_ITLB, TlbModel, itlb_of_this_machine
 from perflib.instruments.simulators.qemu import qemu_counts
-
-__all__ = ["STEPS", "simulated_misses", "spread"]
 
 STEPS = 30_000  # that are simulated, or a few more
 _WARM_UP = 20  # the program runs a 20th of its steps before it times them

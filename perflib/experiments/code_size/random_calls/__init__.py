@@ -12,6 +12,7 @@ from pydantic import model_validator
 from perflib.experiments.code_size import TABLES, CodeParams, CodeSweep, Sizes
 from perflib.experiments.code_size.claims import SHARED, STEP, STEP_SHARED
 from perflib.framework.params import parameter
+from perflib.framework.steps import Drawing, Steps
 
 __all__ = ["RandomCalls", "RandomCallsParams", "experiment"]
 
@@ -68,6 +69,16 @@ class RandomCalls(CodeSweep):
         "core_difference": "how much slower each core is than the others, at each size",
         "page_ratio": "how much longer the same code takes on 4 KiB than on 2 MiB pages",
     }
+
+    def _steps(self) -> Steps[RandomCallsParams]:
+        from perflib.experiments.code_size.random_calls import analyse, measure
+
+        return Steps(measure, analyse, pilot=measure.pilot)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.code_size.random_calls import figures
+
+        return figures
 
 
 experiment = RandomCalls()

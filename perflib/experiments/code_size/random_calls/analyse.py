@@ -21,8 +21,6 @@ from perflib.framework.page_control import PageControl
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 
-__all__ = ["findings", "tables"]
-
 
 def findings(run: Run) -> list[Finding]:
     """Each core; each cache; the pages; and what explains the time of large code."""

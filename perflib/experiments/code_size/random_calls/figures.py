@@ -10,8 +10,6 @@ from perflib.experiments.code_size.figures import drawn, reaches_of, times
 from perflib.experiments.code_size.random_calls.analyse import tables
 from perflib.model.run import Run
 
-__all__ = ["plots"]
-
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
     """How each figure is drawn."""

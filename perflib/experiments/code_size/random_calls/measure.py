@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perflib.experiments.code_size import measure
 from perflib.experiments.code_size.measure import Sweep
+from perflib.experiments.code_size.random_calls import RandomCallsParams
+from perflib.framework.experiment import Session
 from perflib.kernels import build
-
-if TYPE_CHECKING:
-    from perflib.experiments.code_size.random_calls import RandomCallsParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["pilot", "plan", "sweep", "take"]
 
 
 def sweep(params: RandomCallsParams) -> Sweep:

@@ -20,17 +20,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from perflib.experiments.core_pairs.claims import GROUPS, KERNEL, SLOWER
-from perflib.experiments.core_pairs.coherence.claims import (
-    AHEAD,
-    AT_HAND,
-    AT_ONCE,
-    CONTROL,
-    FORWARDED,
-    MIGRATED,
-    PREPARED,
-    PROTOCOL,
-)
+from perflib.experiments.core_pairs.coherence.claims import CLAIMS
 from perflib.experiments.core_pairs.coherence.names import (
     ACCESSES,
     PROTOCOLS,
@@ -38,10 +28,18 @@ from perflib.experiments.core_pairs.coherence.names import (
     USUAL_STATES,
 )
 from perflib.framework.experiment import Experiment
-from perflib.framework.params import AnyWords, Params, budget, parameter
-from perflib.framework.schema import Column
+from perflib.framework.params import (
+    AnyWords,
+    Params,
+    budget,
+    known_names,
+    limit,
+    parameter,
+    precision,
+)
+from perflib.framework.schema import Column, key, ok
+from perflib.framework.steps import Drawing, Steps
 from perflib.machine.hardware.topology import topology
-from perflib.model.errors import choose
 
 __all__ = ["Coherence", "CoherenceParams", "experiment"]
 
@@ -50,13 +48,11 @@ class CoherenceParams(Params):
     """Which protocols and transitions, of which pairs of cores."""
 
     budget_s: float = budget(40.0)
-    precision_percent: float = parameter(
+    precision_percent: float = precision(
         1.0,
-        "measure until the half-width of each protocol's and transition's median is below this, "
+        "the half-width of each protocol's and transition's median is below this, "
         "and that of half of the pairs",
         "percent",
-        gt=0,
-        le=100,
     )
     protocols: AnyWords = parameter(
         list(PROTOCOLS),
@@ -108,21 +104,13 @@ class CoherenceParams(Params):
         ge=1,
         le=1000,
     )
-    threshold_percent: float = parameter(
-        5.0, "a difference between latencies counts from this on", "percent", gt=0, le=1000
-    )
+    threshold_percent: float = limit(5.0, "a difference between latencies counts from this on")
 
     @model_validator(mode="after")
     def _names_exist(self) -> CoherenceParams:
-        for field, kind, known in (
-            ("protocols", "protocol", PROTOCOLS),
-            ("states", "state", STATES),
-            ("accesses", "access", ACCESSES),
-        ):
-            for name in getattr(self, field):
-                if name not in known:
-                    msg = f"{field}: {choose(kind, name, known)}"
-                    raise ValueError(msg)
+        known_names("protocols", "protocol", self.protocols, list(PROTOCOLS))
+        known_names("states", "state", self.states, STATES)
+        known_names("accesses", "access", self.accesses, ACCESSES)
         if not self.protocols and not (self.states and self.accesses):
             msg = "protocols: the list is empty, and there is no state with an access: name one"
             raise ValueError(msg)
@@ -138,27 +126,11 @@ class Coherence(Experiment):
     notebook = "08_coherence"
     Params = CoherenceParams
     live_rounds = 0
-    x86_only = True
+    placed_by_line = True
     columns = (
-        Column(
-            "owner_cpu", "integer", "", "the core that owned the line, or answered", True, "key"
-        ),
-        Column(
-            "requester_cpu",
-            "integer",
-            "",
-            "the core that took it, and whose time it is",
-            True,
-            "key",
-        ),
-        Column(
-            "what",
-            "text",
-            "",
-            "a protocol, such as cas_one_line, or 'modified load' ...",
-            True,
-            "key",
-        ),
+        key("owner_cpu", "integer", "the core that owned the line, or answered"),
+        key("requester_cpu", "integer", "the core that took it, and whose time it is"),
+        key("what", "text", "a protocol, such as cas_one_line, or 'modified load' ..."),
         Column(
             "latency_ns",
             "number",
@@ -220,17 +192,14 @@ class Coherence(Experiment):
         Column("proven", "number", "", "share of lines that held what they should, of exchanges"),
         Column("involuntary_switches", "integer", "", "times that a thread was preempted"),
         Column("at_once", "integer", "", "how many pairs were being measured at that moment"),
-        Column("ok", "boolean", "", "false: not all as it should be; it is not used"),
+        ok("not all as it should be"),
     )
     presets = {
         "quick": {"budget_s": 20.0},
         "full": {"budget_s": 1800.0, "cores": "all", "precision_percent": 0.3, "repeats": 31},
     }
 
-    claims = (
-        CONTROL, AHEAD, PREPARED, FORWARDED, AT_HAND, PROTOCOL, MIGRATED, AT_ONCE, GROUPS, KERNEL,
-        SLOWER,
-    )  # fmt: skip
+    claims = CLAIMS
     tables = {
         "heatmap_{what}": "latency between each two cores by a protocol, with its interval",
         "states": "what a line costs by its state and the access: median, interval, extremes",
@@ -248,13 +217,23 @@ class Coherence(Experiment):
     }
 
     def unavailable(self) -> str:
-        """The kernel is for one processor, and one core has nobody to share with."""
+        """One core has nobody to share with."""
         if reason := super().unavailable():
             return reason
         allowed = topology().allowed_cpus()
         if len(allowed) < 2:
             return f"coherence is between two cores, and this process may use only cpu{allowed[0]}"
         return ""
+
+    def _steps(self) -> Steps[CoherenceParams]:
+        from perflib.experiments.core_pairs.coherence import analyse, measure
+
+        return Steps(measure, analyse)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.core_pairs.coherence import figures
+
+        return figures
 
 
 experiment = Coherence()

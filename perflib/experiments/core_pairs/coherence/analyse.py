@@ -15,17 +15,7 @@ from perflib.experiments.core_pairs.analyse import (
     kernel_finding,
     last_level_caches,
 )
-from perflib.experiments.core_pairs.coherence.claims import (
-    AHEAD,
-    AT_HAND,
-    AT_ONCE,
-    CONTROL,
-    COPIES,
-    FORWARDED,
-    MIGRATED,
-    PREPARED,
-    PROTOCOL,
-)
+from perflib.experiments.core_pairs.coherence import claims
 from perflib.experiments.core_pairs.coherence.names import ACCESSES, ALONE, CHASED, LAYOUTS, way_of
 from perflib.experiments.core_pairs.coherence.table import CoherenceTable
 from perflib.experiments.core_pairs.tables import cells_frame
@@ -33,8 +23,6 @@ from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.stats.decide import Decision, Reason, Witness
 from perflib.stats.interval import Interval, percent
-
-__all__ = ["findings", "tables"]
 
 _SPREAD, _NEIGHBOURS, _ASCENDING, _BOTH = LAYOUTS
 # Of each access: the states that the line is fetched in from elsewhere, and those with a copy here.
@@ -60,7 +48,8 @@ def findings(run: Run) -> list[Finding]:
         groups = groups_finding(cells, run, words)
         found.append(groups)
         found += filter(None, [kernel_finding(cells, run, groups, "last-level cache")])
-        found += core_findings(cells, run, f"in {words}")
+        both = way_of(table.main) in ("round trip", "")
+        found += core_findings(cells, run, f"in {words}", both=both)
     return found
 
 
@@ -88,10 +77,10 @@ def _layout_findings(table: CoherenceTable, threshold: float) -> list[Finding]:
         "percent_by_neighbours": list(longer),
     }
     saved = Interval(*(100 * share / (100 + share) for share in longer))
-    ahead = AHEAD.decided(saved, threshold, facts={"saved": saved}, evidence=evidence)
+    ahead = claims.AHEAD.decided(saved, threshold, facts={"saved": saved}, evidence=evidence)
     provoked = ahead.verdict == "supported"
     change = percent(table.layout_ratio(_SPREAD, _ASCENDING))
-    control = CONTROL.decided(
+    control = claims.CONTROL.decided(
         change,
         threshold,
         facts={"change": change},
@@ -120,7 +109,7 @@ def _preparation_finding(table: CoherenceTable, threshold: float) -> list[Findin
     if "proven" in table.samples:
         evidence["proven_share"] = float(table.samples["proven"].min())
     return [
-        PREPARED.decided(
+        claims.PREPARED.decided(
             ratios[nearest],
             threshold,
             facts={"nearest": nearest},
@@ -135,8 +124,10 @@ def _preparation_finding(table: CoherenceTable, threshold: float) -> list[Findin
 
 def _state_findings(table: CoherenceTable, access: str, threshold: float) -> list[Finding]:
     """Who answers: the other core, or memory? And a line at hand, that another has, too?"""
-    cases = [(FORWARDED, state, f"invalid {access}", f"{state} {access}") for state in _FROM_CORES]
-    cases += [(AT_HAND, state, f"{state} {access}", f"local {access}") for state in _HERE]
+    cases = [
+        (claims.FORWARDED, state, f"invalid {access}", f"{state} {access}") for state in _FROM_CORES
+    ]
+    cases += [(claims.AT_HAND, state, f"{state} {access}", f"local {access}") for state in _HERE]
     found = []
     for claim, state, slow, fast in cases:
         if not {slow, fast} <= set(table.whats):
@@ -152,7 +143,7 @@ def _state_findings(table: CoherenceTable, access: str, threshold: float) -> lis
                 percent(table.ratio(slow, fast)),
                 threshold,
                 about={"state": state, "access": access},
-                facts={"copy": COPIES[state], "doing": _DOING[access], **latencies},
+                facts={"copy": claims.COPIES[state], "doing": _DOING[access], **latencies},
                 evidence={"latency_ns": _of(table, slow, fast)},
                 remarks=[Reason("latencies", latencies)],
             )
@@ -173,7 +164,7 @@ def _protocol_findings(table: CoherenceTable, threshold: float) -> list[Finding]
     fastest, slowest = min(one_way, key=one_way.__getitem__), max(one_way, key=one_way.__getitem__)
     log_legs = math.log(legs[slowest] / legs[fastest])
     return [
-        PROTOCOL.decided(
+        claims.PROTOCOL.decided(
             percent(Interval(*(end - log_legs for end in table.ratio(slowest, fastest)))),
             threshold,
             facts={"slowest": slowest, "fastest": fastest},
@@ -199,7 +190,7 @@ def _migrated_finding(table: CoherenceTable) -> list[Finding]:
     else:
         decision = Decision("refuted", (Reason("same_place"),))
     return [
-        MIGRATED.found(
+        claims.MIGRATED.found(
             decision,
             Interval(change, math.nan, math.nan),
             about={"what": what},
@@ -214,7 +205,7 @@ def _at_once_finding(table: CoherenceTable, threshold: float) -> Finding:
     """Does it change the numbers that other pairs are measured at the same time?"""
     main = table.samples[table.samples["control"] == ""]
     evidence = {"pairs_at_once": float(main["at_once"].median())} if "at_once" in main else {}
-    return AT_ONCE.decided(percent(table.together()), threshold, evidence=evidence)
+    return claims.AT_ONCE.decided(percent(table.together()), threshold, evidence=evidence)
 
 
 # --- tables --------------------------------------------------------------------------------------

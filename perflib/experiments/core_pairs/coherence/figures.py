@@ -11,18 +11,14 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from perflib.experiments.core_pairs.coherence.analyse import tables
 from perflib.experiments.core_pairs.coherence.names import CHASED
 from perflib.experiments.core_pairs.coherence.table import COLUMNS
 from perflib.experiments.core_pairs.figures import heatmap
-from perflib.framework.plots import MARKS, intervals, log_ticks
+from perflib.framework.plots import MARKS, intervals, log_ticks, panel
 from perflib.model.run import Run
-
-__all__ = ["plots"]
-
-Floats = NDArray[np.float64]
+from perflib.stats.intervals import Floats
 
 _STATES = {
     "local": "local (own Modified)",
@@ -31,7 +27,7 @@ _STATES = {
     "owned_here": "modified there, a copy here",
     "last_level": "in the owner's last-level cache",
 }
-_FARTHEST = 5.0  # an interval of two batches can extend anywhere
+_MAX_FACTOR = 5.0  # an interval of two batches can extend anywhere
 _LABELS = "owner, CPU", "requester, CPU"
 _PLACES = {"node": "NUMA nodes", "cache": "last-level caches"}
 
@@ -65,8 +61,7 @@ def _heatmap(rows: pd.DataFrame) -> Figure:
 def _states(rows: pd.DataFrame) -> Figure:
     """What it takes to load or write a line, by the state that it was in."""
     states = rows["state"].unique().tolist()
-    figure = Figure(figsize=(8, 1.8 + 0.52 * len(states)))
-    axes = figure.subplots()
+    figure, axes = panel(8, 1.8 + 0.52 * len(states))
     by_access = list(rows.groupby("access", sort=False))
     for i, (access, mine) in enumerate(by_access):
         shift = 0.17 * (2 * i - len(by_access) + 1)
@@ -87,9 +82,8 @@ def _states(rows: pd.DataFrame) -> Figure:
 
 
 def _protocols(rows: pd.DataFrame) -> Figure:
-    """The distribution of each protocol's rows, and where the mean of all samples lies."""
-    figure = Figure(figsize=(8, 1.6 + 0.75 * len(rows)))
-    axes = figure.subplots()
+    """The distribution of each protocol's rows, and where the mean of all samples is."""
+    figure, axes = panel(8, 1.6 + 0.75 * len(rows))
     y = range(len(rows))
     ends = [rows[f"quantile_{share:g}_ns"] for share in (0.01, 0.25, 0.75, 0.99)]
     axes.hlines(y, ends[0], ends[3], color="0.6", lw=1.5, label="98 % of all rows")
@@ -110,8 +104,7 @@ def _protocols(rows: pd.DataFrame) -> Figure:
 
 def _over_time(rows: pd.DataFrame) -> Figure:
     """The same pairs, round by round: were the cores always as far apart?"""
-    figure = Figure(figsize=(8, 4.4))
-    axes = figure.subplots()
+    figure, axes = panel(8, 4.4)
     x = "start_s" if rows["start_s"].notna().all() else "round"
     named = rows.assign(latency_of=rows["what"] + " (" + rows["way"] + ")")
     sns.scatterplot(named, x=x, y="latency_ns", hue="latency_of", s=12, linewidth=0, ax=axes)
@@ -126,8 +119,7 @@ def _over_time(rows: pd.DataFrame) -> Figure:
 
 def _control(rows: pd.DataFrame) -> Figure:
     """The same lines in four layouts: where fetching ahead helps, and where it does not."""
-    figure = Figure(figsize=(8, 3.4))
-    axes = figure.subplots()
+    figure, axes = panel(8, 3.4)
     y = range(len(rows))
     _points(axes, y, rows, 0, None)
     axes.barh(y, rows["latency_ns"], color="C0", alpha=0.25, height=0.6, lw=0)
@@ -153,12 +145,12 @@ def _points(
     *,
     above: bool = False,
 ) -> None:
-    """Estimates with their intervals, and the number beside each, or above it."""
+    """Estimates with their intervals, and the number next to each, or above it."""
     x, low, high = _estimates(rows)
     style = {"fmt": MARKS[colour], "ms": 5, "color": f"C{colour}", "label": label}
     intervals(axes, x, y, low, high, horizontal=True, **style)
     for one, end, place in zip(x, high, y, strict=True):
-        right = min(end, _FARTHEST * one) if math.isfinite(end) else one
+        right = min(end, _MAX_FACTOR * one) if math.isfinite(end) else one
         axes.annotate(
             f"{one:.3g}", (one if above else right, place), xytext=(0, 11) if above else (6, 0),
             textcoords="offset points", va="center", ha="center" if above else "left",
@@ -170,7 +162,7 @@ def _points(
 def _estimates(rows: pd.DataFrame) -> tuple[Floats, Floats, Floats]:
     """Latencies and the ends of their intervals, in ns."""
     name = "median_ns" if "median_ns" in rows else "latency_ns"
-    x, low, high = rows[[name, "low_ns", "high_ns"]].to_numpy(np.float64).T
+    x, low, high = rows[[name, f"{name}_low", f"{name}_high"]].to_numpy(np.float64).T
     return x, low, high
 
 
@@ -178,7 +170,7 @@ def _limits(rows: pd.DataFrame, more: Floats | None = None) -> tuple[float, floa
     """Of a logarithmic axis: with the intervals, but for what goes beyond all bounds."""
     x, lows, highs = _estimates(rows)
     points = np.concatenate([x, x[:0] if more is None else more])
-    low = max(np.nanmin([*points, *lows]), points.min() / _FARTHEST)
-    high = min(np.nanmax([*points, *highs]), points.max() * _FARTHEST)
+    low = max(np.nanmin([*points, *lows]), points.min() / _MAX_FACTOR)
+    high = min(np.nanmax([*points, *highs]), points.max() * _MAX_FACTOR)
     room = max(high / low, 2.0) ** 0.05
     return float(low / room), float(high * room**3)  # more at the right: numbers stand there

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
+from perflib.experiments.core_pairs.coherence import CoherenceParams
 from perflib.experiments.core_pairs.coherence.names import WITH_THIRD, main_of
 from perflib.experiments.core_pairs.coherence.plan import (
     PLANNED,
-    Configuration,
+    PairConfiguration,
     always_visited,
     configurations_of,
     control_layouts,
@@ -21,17 +22,12 @@ from perflib.experiments.core_pairs.coherence.planned import Deciding
 from perflib.experiments.core_pairs.coherence.table import CoherenceTable
 from perflib.experiments.core_pairs.coherence.trials import CoherenceTrials
 from perflib.experiments.core_pairs.measure import ended_coarse
+from perflib.framework.experiment import Session
 from perflib.kernels import build
 from perflib.machine.hardware.caches import caches
 from perflib.machine.hardware.topology import topology
 from perflib.measure.workers import Workers
 from perflib.model.errors import UserError
-
-if TYPE_CHECKING:
-    from perflib.experiments.core_pairs.coherence import CoherenceParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["configurations", "plan", "take"]
 
 
 def plan(params: CoherenceParams) -> dict[str, Any]:
@@ -77,7 +73,7 @@ def _near(cores: Sequence[int]) -> list[list[int]]:
     return chosen
 
 
-def configurations(params: CoherenceParams, plan: Mapping[str, Any]) -> list[Configuration]:
+def configurations(params: CoherenceParams, plan: Mapping[str, Any]) -> list[PairConfiguration]:
     """What trials are of; the same whenever the run is resumed."""
     return configurations_of(plan["cores"], plan["near"], params.detail, params.at_once)
 

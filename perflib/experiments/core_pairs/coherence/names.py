@@ -4,20 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "ACCESSES",
-    "ALONE",
-    "CHASED",
-    "LAYOUTS",
-    "LAYOUT_CONTROL",
-    "PROTOCOLS",
-    "STATES",
-    "USUAL_STATES",
-    "WITH_THIRD",
-    "main_of",
-    "way_of",
-]
-
 STATES = (
     "local", "modified", "exclusive", "shared", "forward", "owned", "invalid", "shared_here",
     "owned_here", "last_level",

@@ -8,19 +8,6 @@ from typing import NamedTuple
 
 from perflib.experiments.core_pairs.coherence.names import ALONE, CHASED, LAYOUT_CONTROL, LAYOUTS
 
-__all__ = [
-    "LEVELS",
-    "PLANNED",
-    "Configuration",
-    "Pair",
-    "What",
-    "always_visited",
-    "configurations_of",
-    "control_layouts",
-    "tournament",
-    "whats_of",
-]
-
 LEVELS = ("groups", "cores", "pairs")  # of detail
 PLANNED = "planned"  # all pairs in one round, then those that ``Deciding`` names
 _ALWAYS_GROUPS = 2
@@ -38,7 +25,7 @@ class What(NamedTuple):
     lines: int
 
 
-class Configuration(NamedTuple):
+class PairConfiguration(NamedTuple):
     """What one trial measures: pairs at the same time, or one of the controls.
 
     ``stage``: coarse pictures come first, one round each; pairs take part in the rounds of their
@@ -92,7 +79,7 @@ def tournament(players: Sequence[int]) -> Iterator[list[Pair]]:
 
 def configurations_of(
     cores: Sequence[int], near: Sequence[Sequence[int]], detail: str, at_once: int
-) -> list[Configuration]:
+) -> list[PairConfiguration]:
     """All pairs of the detail that is wanted, both ways, and the controls.
 
     Parameters
@@ -123,12 +110,12 @@ def configurations_of(
             one_way = [pair for pair in games if level(pair) <= finest]
             for pairs in (one_way, [(requester, owner) for owner, requester in one_way]):
                 found += [
-                    Configuration(stage, tuple(pairs[begin : begin + at_once]))
+                    PairConfiguration(stage, tuple(pairs[begin : begin + at_once]))
                     for begin in range(0, len(pairs), at_once)
                 ]
-    found.append(Configuration(0, ((cores[0], cores[1]),), LAYOUT_CONTROL))
+    found.append(PairConfiguration(0, ((cores[0], cores[1]),), LAYOUT_CONTROL))
     if any(len(one.pairs) > 1 for one in found):
-        found.append(Configuration(0, (), ALONE))  # each round has its own
+        found.append(PairConfiguration(0, (), ALONE))  # each round has its own
     return found
 
 

@@ -1,7 +1,7 @@
 """Which pairs of cores decide what the groups are: so many fewer than all, round by round.
 
 A round over all pairs of many cores shows groups that are far from each other: each core's cells
-are many. What it hides lies within these groups, whose cells are few. So only they are visited
+are many. What it hides is within these groups, whose cells are few. So only they are visited
 again, and each group only until it can hide no difference that counts, and is no half of another.
 """
 
@@ -20,8 +20,6 @@ from perflib.experiments.core_pairs.cells import Cells, PairColumns
 from perflib.experiments.core_pairs.coherence.plan import Pair, What
 from perflib.experiments.core_pairs.coherence.table import COLUMNS
 from perflib.measure.schedule import frame_of
-
-__all__ = ["Deciding", "undecided"]
 
 _ROUNDS_BETWEEN = 4  # for which one decision holds, but for the first ones
 _ROUNDS_BETWEEN_WHOLE = 160  # a long run of few pairs would leave its matrix nearly empty
@@ -129,7 +127,7 @@ class Deciding:
         return [(these, those) for these, those in ((few, whats), (others, shown)) if these]
 
     def _whole(self, round_: int) -> frozenset[Pair]:
-        """Of which pairs everything is measured: later rounds take little time beside that."""
+        """Of which pairs everything is measured, which takes far longer than later rounds do."""
         return self._always if _decided(round_) == round_ else frozenset()
 
     def half_width(self, samples: pd.DataFrame) -> float:

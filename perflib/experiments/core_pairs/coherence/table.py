@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.lib.stride_tricks import sliding_window_view
 
 from perflib.experiments.core_pairs.cells import Cells, PairColumns
 from perflib.experiments.core_pairs.coherence.names import (
@@ -22,15 +22,14 @@ from perflib.experiments.core_pairs.coherence.names import (
     way_of,
 )
 from perflib.framework.samples import mean_of_known, round_starts, usable
-from perflib.stats.interval import Interval
-from perflib.stats.intervals import block_means, t_interval, time_blocks
+from perflib.stats.interval import NO_INTERVAL, Interval, columns, exp, widest
+from perflib.stats.intervals import Floats, batch_means, t_interval, time_batches
 
-__all__ = ["COLUMNS", "CoherenceTable"]
-
-Floats = NDArray[np.float64]
 COLUMNS = PairColumns("owner", "requester", "ns")
+_MEDIAN = tuple(columns("median_ns", NO_INTERVAL))
 _LEGS = {"round trip": 2}
-_FOLLOWED = ("modified load", "invalid load")  # beside the protocols, in the course of time
+_PART = 3  # batches, of which the median leaves out one
+_FOLLOWED = ("modified load", "invalid load")  # in addition to the protocols, in the course of time
 
 
 class CoherenceTable:
@@ -51,7 +50,7 @@ class CoherenceTable:
         self.samples = samples
         self.rounds = np.array(sorted(set(samples["round"])))
         self.start_s = round_starts(samples, self.rounds)
-        self._batches = time_blocks(self.start_s, len(self.rounds))
+        self._batches = time_batches(self.start_s, len(self.rounds))
         main = samples[samples["control"] == ""]
         found = set(main["what"])
         known = [*PROTOCOLS, *(f"{state} {access}" for access in ACCESSES for state in STATES)]
@@ -93,12 +92,12 @@ class CoherenceTable:
             mine = self.samples
             mine = mine[(mine["what"] == what) & (mine["control"] == control)]
             place = {pair: column for column, pair in enumerate(self.pairs)}
-            columns = [
+            places = [
                 place[int(owner), int(requester)]
                 for owner, requester in zip(mine["owner_cpu"], mine["requester_cpu"], strict=True)
             ]
             found = np.full((len(self.rounds), len(self.pairs)), np.nan)
-            found[np.searchsorted(self.rounds, mine["round"]), columns] = np.log(
+            found[np.searchsorted(self.rounds, mine["round"]), places] = np.log(
                 mine["latency_ns"].to_numpy(np.float64)
             )
             self._logs[what, control] = found
@@ -111,18 +110,17 @@ class CoherenceTable:
 
         Batches need not have the same pairs: each counts by how far its pairs are from their usual
         latencies. The interval is that of the batches' mean (Student's t), or extends to the median
-        where that lies beyond: if a host migrates virtual cores, batches are of several distances.
+        where that is beyond: if a host migrates virtual cores, batches are of several distances.
         """
-        batches = _followed(block_means(self.logs(what), self._batches))
+        batches = _followed(batch_means(self.logs(what), self._batches))
         mean = t_interval(batches)
         middle = float(np.median(batches[np.isfinite(batches)]))
-        ends = middle, min(mean.low, middle), max(mean.high, middle)
-        return Interval(*(math.exp(end) for end in ends))
+        return exp(Interval(middle, min(mean.low, middle), max(mean.high, middle)))
 
     def latencies(self) -> pd.DataFrame:
         """Of each ``what`` its way, the median over pairs with its interval, and the extremes.
 
-        ``median_ns`` [``low_ns``, ``high_ns``]: see ``typical``; ``median_cycles``: in core cycles
+        ``median_ns`` with its ends: see ``typical``; ``median_cycles``: in core cycles
         of the requester; ``one_way_ns``: of a round trip, half; ``mean_ns``: the mean of *all* that
         was sampled, of one pair or another, which a few preempted exchanges can move anywhere;
         ``nearest_ns``, ``farthest_ns``: the extreme pairs; ``pairs``: how many were measured, each
@@ -137,9 +135,7 @@ class CoherenceTable:
                 {
                     "what": what,
                     "way": way,
-                    "median_ns": middle.effect,
-                    "low_ns": middle.low,
-                    "high_ns": middle.high,
+                    **columns("median_ns", middle),
                     "median_cycles": middle.effect * mhz / 1e3,
                     "one_way_ns": middle.effect / _LEGS.get(way, 1),
                     "mean_ns": mine["mean_ns"].mean() if "mean_ns" in mine else math.nan,
@@ -152,18 +148,18 @@ class CoherenceTable:
 
     def state_latencies(self) -> pd.DataFrame:
         """Of each state and access, the median over pairs with its interval, and the extremes."""
-        columns = ["median_ns", "low_ns", "high_ns", "nearest_ns", "farthest_ns"]
+        shown = [*_MEDIAN, "nearest_ns", "farthest_ns"]
         mine = self.latencies().set_index("what").loc[[" ".join(one) for one in self.states]]
-        rows = mine[columns].reset_index(drop=True)
+        rows = mine[shown].reset_index(drop=True)
         rows.insert(0, "state", [state for state, _ in self.states])
         rows.insert(1, "access", [access for _, access in self.states])
         return rows
 
     def distributions(self) -> pd.DataFrame:
-        """Of each protocol, quantiles of all rows beside the median and the mean of all samples."""
-        columns = ["what", "way", "median_ns", "low_ns", "high_ns", "mean_ns"]
+        """Of each protocol, quantiles of all rows, and the median and the mean of all samples."""
+        shown = ["what", "way", *_MEDIAN, "mean_ns"]
         rows = self.latencies()
-        rows = rows[rows["what"].isin(self.protocols)][columns].reset_index(drop=True)
+        rows = rows[rows["what"].isin(self.protocols)][shown].reset_index(drop=True)
         shares = [0.01, 0.25, 0.75, 0.99]
         found = [self._main(what)["latency_ns"].quantile(shares) for what in rows["what"]]
         names = [f"quantile_{share:g}_ns" for share in shares]
@@ -187,21 +183,25 @@ class CoherenceTable:
             )
             for what in whats
         ]
-        columns = ["what", "way", "round", "start_s", "latency_ns"]
-        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+        names = ["what", "way", "round", "start_s", "latency_ns"]
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=names)
 
     def over_time(self, what: str) -> Floats:
         """``[batch]``: latency in ns, by how far that batch's pairs are from usual."""
-        return np.asarray(np.exp(_followed(block_means(self.logs(what), self._batches))))
+        return np.asarray(np.exp(_followed(batch_means(self.logs(what), self._batches))))
 
     def range_over_time(self, what: str) -> float:
-        """Log ratio of the slowest batch to the fastest, of the same pair: the median."""
-        batches = block_means(self.logs(what), self._batches)
-        several = np.isfinite(batches).sum(axis=0) > 1
-        if not several.any():
-            return math.nan
-        chosen = batches[:, several]
-        return float(np.median(np.nanmax(chosen, axis=0) - np.nanmin(chosen, axis=0)))
+        """Log ratio of the slowest part of the run to the fastest, of the same pair: the median.
+
+        A part is the median of three successive batches, which one wrong sample does not change.
+        """
+        ranges = []
+        for batches in batch_means(self.logs(what), self._batches).T:
+            known = batches[np.isfinite(batches)]
+            if known.size > _PART:
+                parts = np.median(sliding_window_view(known, _PART), axis=1)
+                ranges.append(float(np.ptp(parts)))
+        return float(np.median(ranges)) if ranges else math.nan
 
     # --- one against another ----------------------------------------------------------------------
 
@@ -211,8 +211,8 @@ class CoherenceTable:
 
     def layout_typical(self, name: str) -> Interval:
         """Latency of the control's lines in a layout, in ns."""
-        batches = block_means(self.logs(f"{CHASED}, {name}", LAYOUT_CONTROL), self._batches)
-        return Interval(*(math.exp(end) for end in t_interval(mean_of_known(batches))))
+        batches = batch_means(self.logs(f"{CHASED}, {name}", LAYOUT_CONTROL), self._batches)
+        return exp(t_interval(mean_of_known(batches)))
 
     def layout_latencies(self) -> pd.DataFrame:
         """The control: latency of the same lines in each layout, and between which cores."""
@@ -222,9 +222,11 @@ class CoherenceTable:
             for name in ("lines", "owner_cpu", "requester_cpu")
             if name in mine
         }
-        rows = [(name, *self.layout_typical(name)) for name in self.layouts]
-        columns = ["layout", "latency_ns", "low_ns", "high_ns"]
-        return pd.DataFrame(rows, columns=columns).assign(**first)
+        rows = [
+            {"layout": name, **columns("latency_ns", self.layout_typical(name))}
+            for name in self.layouts
+        ]
+        return pd.DataFrame(rows).assign(**first)
 
     def layout_ratio(self, one: str, other: str) -> Interval:
         """Log of the latency in layout ``one`` over that in ``other``, within rounds."""
@@ -245,7 +247,7 @@ class CoherenceTable:
     def _within(self, difference: Floats) -> Interval:
         """The mean over pairs of what differs in the same round."""
         per_round = mean_of_known(difference)
-        return t_interval(block_means(per_round, self._batches))
+        return t_interval(batch_means(per_round, self._batches))
 
     # --- how precise ------------------------------------------------------------------------------
 
@@ -258,7 +260,7 @@ class CoherenceTable:
         for what in self.whats:
             middle = self.typical(what)
             widths.append(100 * math.log(middle.high / middle.low) / 2)
-        return max((width if math.isfinite(width) else math.inf for width in widths), default=0.0)
+        return widest(widths)
 
 
 def _followed(logs: Floats) -> Floats:

@@ -23,14 +23,12 @@ from perflib.experiments.core_pairs.coherence.names import (
     WITH_THIRD,
     way_of,
 )
-from perflib.experiments.core_pairs.coherence.plan import Configuration, Pair, What
+from perflib.experiments.core_pairs.coherence.plan import Pair, PairConfiguration, What
 from perflib.experiments.core_pairs.coherence.planned import Deciding
 from perflib.kernels import record
 from perflib.measure.process import Out, WorkerError
 from perflib.measure.schedule import Columns
 from perflib.model.errors import MeasurementError
-
-__all__ = ["SAMPLE", "CoherenceTrials"]
 
 SAMPLE = record("coherence", "coherence_sample")
 _CPU, _MEMORY, _THREAD, _LATE = 2, 4, 5, 6  # stages of the kernel's answers
@@ -95,7 +93,7 @@ class CoherenceTrials:
     repeats, exchanges
         Samples in a call, and exchanges in a sample of a protocol.
     seed
-        Of the orders, of where lines lie, and of the third readers.
+        Of the orders, of where lines are, and of the third readers.
     deciding
         Which pairs a round visits, and what is measured of them; ``None``: all, everything.
     """
@@ -103,7 +101,7 @@ class CoherenceTrials:
     def __init__(
         self,
         workers: Sequence[Caller],
-        configurations: Sequence[Configuration],
+        configurations: Sequence[PairConfiguration],
         whats: Sequence[What],
         layouts: Sequence[What],
         *,
@@ -268,7 +266,7 @@ class CoherenceTrials:
         return rows
 
     def _row(self, one: Done) -> dict[str, Any]:
-        """The call's median sample, and how the others lie about it."""
+        """The call's median sample, and how the others scatter about it."""
         call, what = one.call, one.call.what
         labels = {
             "owner_cpu": call.owner, "requester_cpu": call.requester, "third_cpu": call.third,

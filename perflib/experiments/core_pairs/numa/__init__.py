@@ -15,14 +15,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from perflib.experiments.core_pairs.claims import GROUPS, KERNEL, SLOWER
+from perflib.experiments.core_pairs.claims import GROUPS, KERNEL, PARTNERS, SLOWER
 from perflib.experiments.core_pairs.numa.claims import DISTANCES, OWN
 from perflib.framework.experiment import Experiment
-from perflib.framework.params import Params, budget, parameter, precision
-from perflib.framework.schema import Column
+from perflib.framework.params import Params, budget, limit, parameter, precision
+from perflib.framework.schema import Column, key
 
 if TYPE_CHECKING:
     import pandas as pd
+from perflib.framework.steps import Drawing, Steps
 
 __all__ = ["Numa", "NumaParams", "experiment"]
 
@@ -61,8 +62,8 @@ class NumaParams(Params):
         ge=0.1,
         le=10_000,
     )
-    threshold_percent: float = parameter(
-        5.0, "a core, or a group of cores, counts as farther from this on", "percent", gt=0, le=1000
+    threshold_percent: float = limit(
+        5.0, "a core, or a group of cores, counts as farther from this on"
     )
 
 
@@ -75,10 +76,10 @@ class Numa(Experiment):
     notebook = "07_numa_heatmap"
     Params = NumaParams
     live_rounds = 0
-    x86_only = True
+    placed_by_line = True
     columns = (
-        Column("alloc_cpu", "integer", "", "the core that touched the memory first", True, "key"),
-        Column("load_cpu", "integer", "", "the core that loads", True, "key"),
+        key("alloc_cpu", "integer", "the core that touched the memory first"),
+        key("load_cpu", "integer", "the core that loads"),
         Column(
             "latency_cycles", "number", "cycles", "of one load, in core cycles", True, "measured"
         ),
@@ -118,14 +119,14 @@ class Numa(Experiment):
         "full": {"budget_s": 600.0, "cores": "all", "trial_ms": 5.0},
     }
 
-    claims = (GROUPS, KERNEL, DISTANCES, OWN, SLOWER)
+    claims = (GROUPS, KERNEL, DISTANCES, OWN, PARTNERS, SLOWER)
     tables = {
         "heatmap": "each cell's latency, with its interval and the nodes of both cores",
         "groups": "each cell's class of distance, the cores put together by their groups",
-        "classes": "the same: each cell beside the latency of its class",
+        "classes": "the same: each cell next to the latency of its class",
         "class_latencies": "the classes of distance: latency in cycles and ns, number of pairs",
         "kernel_groups": "the groups that the kernel names, and how well they fit those found",
-        "beside_published": "the classes found here beside two published servers",
+        "beside_published": "the classes found here next to two published servers",
     }
     plots = {
         "heatmap": "latency of each core's loads from memory that each core touched first",
@@ -139,6 +140,16 @@ class Numa(Experiment):
         from perflib.experiments.core_pairs.numa.analyse import published_memory
 
         return published_memory()
+
+    def _steps(self) -> Steps[NumaParams]:
+        from perflib.experiments.core_pairs.numa import analyse, measure
+
+        return Steps(measure, analyse, pilot=measure.pilot)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.core_pairs.numa import figures
+
+        return figures
 
 
 experiment = Numa()

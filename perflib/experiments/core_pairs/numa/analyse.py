@@ -28,8 +28,6 @@ from perflib.stats.clusters import Groups
 from perflib.stats.decide import Decision, Reason
 from perflib.stats.interval import Interval, percent
 
-__all__ = ["COLUMNS", "cells_of", "findings", "published_memory", "tables"]
-
 COLUMNS = PairColumns("alloc", "load", "cycles")
 
 

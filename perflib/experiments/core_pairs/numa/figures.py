@@ -10,8 +10,6 @@ from perflib.experiments.core_pairs import figures
 from perflib.experiments.core_pairs.numa.analyse import COLUMNS, tables
 from perflib.model.run import UNFINISHED, Run
 
-__all__ = ["plots"]
-
 _LABELS = "CPU that touched the memory first", "CPU that loads"
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from perflib.experiments.core_pairs.measure import ended_coarse
+from perflib.experiments.core_pairs.numa import NumaParams
 from perflib.experiments.core_pairs.numa.analyse import cells_of
 from perflib.experiments.core_pairs.numa.trials import (
     NumaTrials,
@@ -16,20 +17,16 @@ from perflib.experiments.core_pairs.numa.trials import (
     array_bytes,
     calibrate,
 )
+from perflib.framework.experiment import Session
 from perflib.machine.hardware.caches import caches
 from perflib.machine.hardware.memory import free_bytes
 from perflib.machine.hardware.topology import topology
 from perflib.measure.arrays import LINE_BYTES, Arrays
-from perflib.measure.pages.text_backings import why_not
+from perflib.measure.pages.backings import why_not
 from perflib.model.errors import UserError
 
-if TYPE_CHECKING:
-    from perflib.experiments.core_pairs.numa import NumaParams
-    from perflib.framework.experiment import Session
-
-__all__ = ["pilot", "plan", "take"]
-
-_REPEATS, _FEW_CORES = 3, 10
+_MIN_REPEATS = 3
+_MIN_REPEATS_OF_A_ROW = 30  # over all cores
 _UNKNOWN_BYTES = 1 << 50  # of free memory, where the kernel does not say
 
 
@@ -59,7 +56,7 @@ def plan(params: NumaParams) -> dict[str, Any]:
         "nodes": [places.cpu(cpu).node for cpu in cores],
         "array_bytes": size,
         "smaller": smaller,
-        "repeats": max(_REPEATS, _FEW_CORES * _REPEATS // len(cores) | 1),
+        "repeats": max(_MIN_REPEATS, _MIN_REPEATS_OF_A_ROW // len(cores) | 1),
         "memory_only": [node.node for node in places.nodes if not node.cpus],
     }
 
@@ -71,7 +68,7 @@ def pilot(params: NumaParams, plan: Mapping[str, Any]) -> dict[str, Any]:
         raise UserError(msg)
     with Arrays(params.conditions(None)) as arrays:
         loads = calibrate(
-            arrays, _nodes(plan), _REPEATS, params.trial_ms, **_arrays_as(params, plan)
+            arrays, _nodes(plan), _MIN_REPEATS, params.trial_ms, **_arrays_as(params, plan)
         )
     return {"loads": loads}
 

@@ -18,8 +18,6 @@ from perflib.measure.arrays import Arrays
 from perflib.measure.schedule import Columns
 from perflib.model.errors import MeasurementError, UserError
 
-__all__ = ["DETAILS", "Cell", "NumaTrials", "Stages", "array_bytes", "calibrate"]
-
 DETAILS = ("groups", "cores", "pairs")  # from coarse to fine
 _COARSE_ROUNDS = 2  # of each detail but the last: two, so that they have an interval
 _WARM_LOADS = 512  # the thread has just come to the core: its TLBs and page tables are cold
@@ -152,7 +150,7 @@ def calibrate(
     """
     reasons = {}
     for cpu, node in nodes.items():
-        why = arrays.lay("calibration", cpu=cpu, node=node, seed=1, **as_)
+        why = arrays.place("calibration", cpu=cpu, node=node, seed=1, **as_)
         if not why:
             samples, why = arrays.run("calibration", cpu, _WARM_LOADS, _CALIBRATION_LOADS, 3)
         if not why:
@@ -173,7 +171,7 @@ def calibrate(
 class NumaTrials:
     """One worker that has an array of each core, placed anew in every round.
 
-    So where the pages lie widens the interval. A cell that fails is marked, and the others go on.
+    So where the pages are widens the interval. A cell that fails is marked; the others continue.
     """
 
     def __init__(
@@ -245,7 +243,7 @@ class NumaTrials:
         if placed_in == round_ and (why or cpu in self._arrays):
             return why
         node = self._nodes[cpu]
-        why = self._arrays.lay(cpu, cpu=cpu, node=node, seed=self._seed + round_, **self._as)
+        why = self._arrays.place(cpu, cpu=cpu, node=node, seed=self._seed + round_, **self._as)
         if why:
             cause = _why_elsewhere(self._arrays, cpu, node, self._as["bytes_"])
             whose = ("node", node) if cause and node is not None else ("alloc", cpu)
@@ -297,7 +295,7 @@ class NumaTrials:
 
 
 def _why_elsewhere(arrays: Arrays, key: Any, node: int | None, wanted: int) -> str:
-    """The likely reason, as the end of a sentence, if pages lie on another node; else empty."""
+    """The likely reason, as the end of a sentence, if pages are on another node; else empty."""
     try:
         if node is None or key not in arrays or set(arrays.nodes(key)) == {node}:
             return ""
@@ -307,14 +305,14 @@ def _why_elsewhere(arrays: Arrays, key: Any, node: int | None, wanted: int) -> s
 
 
 def likely_cause(node: int, wanted: int, root: Path = Path("/")) -> str:
-    """Why pages that a core touches first do not come to lie on its node.
+    """Why pages that a core touches first do not come to its node.
 
     Parameters
     ----------
     node
         The core's node.
     wanted
-        How many bytes should lie there.
+        How many bytes should be there.
     root
         Where /proc and /sys are found.
     """

@@ -64,7 +64,6 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
             ("speedscope", "speedscope_file", "A file for https://www.speedscope.app."),
             ("parquet", "parquet", "The table of samples."),
             ("pprof", "pprof", "A gzipped profile for 'go tool pprof' and what reads its format."),
-            ("firefox", "firefox", "A profile for https://profiler.firefox.com."),
             ("perfetto", "perfetto", "A trace for https://ui.perfetto.dev."),
         )
     }

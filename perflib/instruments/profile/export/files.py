@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perflib.model.errors import UserError
-from perflib.model.files import replacing
-
-__all__ = ["write_text", "written"]
+from perflib.store.files import replacing
 
 
 @contextlib.contextmanager
 def written(path: Path) -> Iterator[Path]:
-    """A file beside the wanted one, which takes its place once it is written whole.
+    """A file next to the wanted one, which takes its place once it is written whole.
 
     Raises
     ------
@@ -31,15 +29,3 @@ def written(path: Path) -> Iterator[Path]:
     except OSError as error:
         msg = f"{path} cannot be written: {error.strerror or error}"
         raise UserError(msg) from error
-
-
-def write_text(text: str, path: Path) -> None:
-    """Write a file whole or not at all.
-
-    Raises
-    ------
-    UserError
-        It cannot be written there; what was there is unchanged.
-    """
-    with written(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")

@@ -11,8 +11,6 @@ import pandas as pd
 from perflib.instruments.profile.export.samples import of_one_event, weights
 from perflib.model.escape import visible
 
-__all__ = ["folded", "write"]
-
 _NUMBER = re.compile(r" +[0-9/]+( .*)?$", re.DOTALL)
 _ANONYMOUS = "(anonymous namespace)"
 
@@ -27,7 +25,8 @@ def folded(samples: pd.DataFrame, event: str | None = None) -> list[str]:
     different modifiers (``cycles:u``, ``cycles:k``) are different events and a period counts also
     before an event's name that perf padded, both as in ``stackcollapse-perf.pl``; frames of files
     with a blank in their path, samples with a tracepoint's fields, frames without an object and
-    texts with ``PERF_RECORD_`` lines are read. Control characters and line ends in names are
+    texts with ``PERF_RECORD_`` lines are read; an operator, and a lambda within a function, keep
+    their names. Control characters and line ends in names are
     written out, and a semicolon in a command's name is a colon: neither parts lines or frames.
 
     Parameters

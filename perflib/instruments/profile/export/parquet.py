@@ -11,8 +11,7 @@ import pandas as pd
 
 from perflib.instruments.perf.script import Profile
 from perflib.instruments.profile.export.files import written
-
-__all__ = ["write", "write_parquet"]
+from perflib.store import run_files
 
 
 def write_parquet(profile: Profile, path: Path) -> None:
@@ -29,25 +28,16 @@ def write_parquet(profile: Profile, path: Path) -> None:
     >>> duckdb.sql("SELECT symbol, count(*) FROM 'samples.parquet' GROUP BY 1")  # doctest: +SKIP
     """
     with written(path) as temporary:
-        _copy(profile.samples, {"perf": json.dumps(profile.header)}, temporary)
+        _write(profile.samples, temporary, {"perf": json.dumps(profile.header)})
 
 
 def write(samples: pd.DataFrame, name: str, path: Path) -> None:
     """Write the table, with the profile's name in its metadata (``name``)."""
-    _copy(samples, {"name": name}, path)
+    _write(samples, path, {"name": name})
 
 
-def _copy(samples: pd.DataFrame, metadata: Mapping[str, str], path: Path) -> None:
-    def quoted(text: str) -> str:
-        return "'" + text.replace("'", "''") + "'"
-
-    values = ", ".join(f"{key}: {quoted(value)}" for key, value in metadata.items())
+def _write(samples: pd.DataFrame, path: Path, metadata: Mapping[str, str]) -> None:
     try:
-        with duckdb.connect() as connection:
-            connection.register("samples", samples)
-            connection.execute(
-                f"COPY samples TO {quoted(str(path))} "
-                f"(FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{values}}})"
-            )
+        run_files.write_parquet(samples, path, metadata)
     except duckdb.Error as error:
         raise OSError(str(error).splitlines()[0]) from error

@@ -18,8 +18,6 @@ from perflib.instruments.profile.python_frames import python_frame
 from perflib.instruments.profile.views import object_of
 from perflib.model.escape import visible
 
-__all__ = ["FIRST", "FOLLOWING", "interned", "packet", "stack_names", "write"]
-
 FIRST, FOLLOWING = 1, 2
 """Flags of a sequence's packets: its names begin anew here; it uses names from before."""
 
@@ -46,7 +44,7 @@ def write(samples: pd.DataFrame, name: str, path: Path) -> None:
     """Write a trace with perf's samples on the tracks of their threads.
 
     Each event is a sequence of its own, with the sum of its periods so far as a counter for each
-    CPU. A process has the profile's name beside its number where nothing else is known of it.
+    CPU. A process has the profile's name and its number where nothing else is known of it.
     """
     with path.open("wb") as file:
         file.write(_processes(samples, name))

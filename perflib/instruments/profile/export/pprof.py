@@ -18,8 +18,6 @@ from perflib.instruments.profile.python_frames import frame_parts
 from perflib.instruments.profile.views import object_of
 from perflib.model.escape import visible
 
-__all__ = ["write"]
-
 _LABELS = ("comm", "pid", "tid", "cpu")  # what 'go tool pprof -tags' shows, and -tagfocus takes
 _UNKNOWN = "[unknown]"
 
@@ -115,7 +113,7 @@ def _functions(samples: pd.DataFrame, frames: Iterable[str], strings: _Strings) 
     mappings = {str(one): at for at, one in enumerate(heaviest.index[heaviest > 0], start=1)}
     mappings.pop(_UNKNOWN, None)
     for file, at in mappings.items():
-        # has_functions: what has no name here has none in the file, so nobody needs to look.
+        # has_functions: what has no name here has none in the file, which no reader need open.
         yield message(3, number(1, at) + number(5, strings[file]) + number(7, 1))
     for at, frame in enumerate(frames, start=1):
         called, file = frame_parts(frame)

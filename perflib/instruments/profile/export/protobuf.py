@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["fixed64", "message", "number", "numbers", "text", "varint"]
-
 
 def varint(value: int) -> bytes:
     """A number in groups of seven bits; negative ones as 64-bit two's complement."""
@@ -36,11 +34,6 @@ def number(field: int, value: int) -> bytes:
 def numbers(field: int, values: Iterable[int]) -> bytes:
     """A repeated field of integers, packed."""
     return message(field, b"".join(map(varint, values)))
-
-
-def fixed64(field: int, value: int) -> bytes:
-    """A field of eight bytes."""
-    return varint(field << 3 | 1) + value.to_bytes(8, "little")
 
 
 def message(field: int, content: bytes) -> bytes:

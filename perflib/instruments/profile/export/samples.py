@@ -11,8 +11,6 @@ import pandas as pd
 from perflib.instruments.profile.costs import unit_of
 from perflib.instruments.profile.views import select
 
-__all__ = ["by_event", "default_event", "of_one_event", "thread_name", "unit", "weights"]
-
 
 def default_event(samples: pd.DataFrame) -> str | None:
     """The first sample's event: what is folded where several were recorded and none is named."""

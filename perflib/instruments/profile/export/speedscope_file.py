@@ -16,8 +16,6 @@ from perflib.instruments.profile.export.samples import (
     weights,
 )
 
-__all__ = ["speedscope", "write"]
-
 
 def speedscope(samples: pd.DataFrame, name: str, event: str | None = None) -> dict[str, Any]:
     """A file for speedscope (https://www.speedscope.app), as its JSON schema wants it.

@@ -25,18 +25,16 @@ from perflib.instruments.perf.data import PerfData
 from perflib.instruments.perf.tool import PerfUnavailableError, find_perf, refusal
 from perflib.instruments.threads import futex
 from perflib.instruments.threads.lock_names import name_locks
+from perflib.instruments.threads.perf.descendants import Tree, read_tree
 from perflib.instruments.threads.perf.events import Converted
 from perflib.instruments.threads.perf.stacks import Stacks, write_job_only
-from perflib.instruments.threads.perf.tracepoints import Tracepoints, tracefs
-from perflib.instruments.threads.perf.tree import Tree, read_tree
+from perflib.instruments.threads.perf.tracepoints import Tracepoints
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings, matches
 from perflib.instruments.threads.states import Pieces, StateMachine
 from perflib.instruments.threads.symbols import Symbols
 from perflib.instruments.threads.writer import Writer
 from perflib.model.errors import MeasurementError
-
-__all__ = ["PerfThreads", "unavailable"]
 
 _INITIAL_PIDS = "pid:[4026531836]"  # the kernel's own number of it
 _FLAGS = (0, futex.PRIVATE, futex.CLOCK_REALTIME, futex.PRIVATE | futex.CLOCK_REALTIME)
@@ -63,8 +61,6 @@ def _refused(perf: Path, _user: int) -> str:
     done = subprocess.run([*argv, "true"], capture_output=True, check=False)
     if done.returncode:
         return refusal(perf, None)
-    if tracefs() is None:
-        return "The kernel's tracepoints cannot be read: tracefs is not mounted, or not allowed."
     try:
         Tracepoints.read()
     except MeasurementError as error:

@@ -18,8 +18,6 @@ from perflib.instruments.threads import futex
 from perflib.instruments.threads.formats import EVENT, Event
 from perflib.instruments.threads.perf.tracepoints import Tracepoints, numbers
 
-__all__ = ["Converted"]
-
 _ALWAYS = (0, np.iinfo(np.int64).max)
 _BATCH = 1 << 18  # records in memory at least, before they are put in order
 _INTERRUPT = 0x58  # of common_flags: hard and soft interrupts, and those that cannot be masked

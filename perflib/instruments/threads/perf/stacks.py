@@ -25,10 +25,8 @@ import pandas as pd
 from perflib.instruments.perf.data import PerfData, Type
 from perflib.instruments.perf.script import StackReader
 from perflib.instruments.threads.formats import Event
+from perflib.instruments.threads.perf.descendants import Tree
 from perflib.instruments.threads.perf.tracepoints import Numbers, Tracepoints, numbers
-from perflib.instruments.threads.perf.tree import Tree
-
-__all__ = ["Stacks", "write_job_only"]
 
 _FIELDS = "comm,pid,tid,time,event,ip,sym,dso"
 _TRACEPOINT, _SOFTWARE, _DUMMY = 2, 1, 9

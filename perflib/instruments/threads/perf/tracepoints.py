@@ -7,25 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from perflib.instruments.counters.kernel_names import tracefs
 from perflib.instruments.perf.data import Field, PerfData
 from perflib.machine.files import text
 from perflib.model.errors import MeasurementError
-
-__all__ = ["Numbers", "Tracepoints", "numbers", "tracefs"]
 
 _TRACEPOINT, _SOFTWARE = 2, 1
 _CPU_CLOCK = 0
 _FIELD = re.compile(
     r"field:[^;]*?(\w+)(?:\[\d+\])?;\s*offset:(\d{1,5});\s*size:([1248]);\s*signed:(\d);"
 )
-
-
-def tracefs(root: Path = Path("/")) -> Path | None:
-    """Where the kernel's tracepoints are described; None: nowhere that may be read."""
-    for folder in ("sys/kernel/tracing", "sys/kernel/debug/tracing"):
-        if text(root / folder / "events/sched/sched_switch/id"):
-            return root / folder
-    return None
 
 
 @dataclass(frozen=True)
@@ -37,7 +28,7 @@ class Tracepoints:
     ids
         Their numbers by their names.
     state_bits
-        Of ``prev_state``: those of a thread that sleeps. Others mark one that could go on.
+        Of ``prev_state``: those of a thread that sleeps. Others mark a runnable one.
     """
 
     ids: dict[str, int]
@@ -60,13 +51,13 @@ class Tracepoints:
             "syscalls:sys_exit_futex": ("ret",),
         }
         base = tracefs(root)
-        if base is None:
+        if base is None or text(base / "sched/sched_switch/id") is None:
             msg = "the kernel's tracepoints cannot be read (tracefs is not there, or not allowed)"
             raise MeasurementError(msg)
         ids, fields = {}, {}
         state_bits = 0xFF
         for name, words in wanted.items():
-            folder = base / "events" / name.replace(":", "/")
+            folder = base / name.replace(":", "/")
             described = text(folder / "format") or ""
             found = {
                 word: Field(int(offset), int(size), signed == "1")

@@ -27,8 +27,6 @@ from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
 from perflib.model.errors import MeasurementError, UserError
 
-__all__ = ["Preloaded", "States", "unavailable"]
-
 _VARIABLE = "PERFLIB_THREAD_WAITS"
 _FOREVER_NS = (1 << 63) - 1
 _MB = 1_000_000
@@ -154,7 +152,7 @@ class Preloaded(States):
         built = kernels.build("thread_waits").library
         self.folder = self.folder.resolve()
         super().__enter__()
-        # A copy beside the data: the cache is closed to the other user that a job may become.
+        # A copy next to the data: the cache is closed to the other user that a job may become.
         self._library = self.folder / built.name
         shutil.copy(built, self._library)
         self._library.chmod(0o755)
@@ -211,7 +209,7 @@ class Preloaded(States):
         for old in [path, *self.folder.glob("waits.*"), *self.folder.glob("maps.*")]:
             old.unlink(missing_ok=True)
         path.write_bytes(shared.tobytes())
-        if os.geteuid() == 0:  # a job that root starts may go on as another user
+        if os.geteuid() == 0:  # a job that root starts may continue as another user
             path.chmod(0o666)
             self.folder.chmod(0o1777)
 

@@ -18,20 +18,6 @@ import numpy.typing as npt
 
 from perflib.kernels.records import record
 
-__all__ = [
-    "CHUNK",
-    "PROCESS",
-    "SHARED",
-    "WAIT",
-    "OpenWait",
-    "ProcessFile",
-    "ProcessFlag",
-    "Records",
-    "ThreadFile",
-    "WaitKind",
-    "read_processes",
-]
-
 MAGIC = 0x7741697453746D61
 CHUNK_MAGIC = 0xC4754B7741697453
 GRAIN, SLOT_WORDS, HEADER_BYTES = 16384, 8, 256
@@ -72,17 +58,7 @@ class ProcessFlag(IntFlag):
 
 
 _WAIT, _STACK, _SAMPLE = 0xE101, 0xE102, 0xE103
-_LATEST_NS = 1 << 61  # what lies beyond is no time: the job has written over its own record
-
-
-class OpenWait(NamedTuple):
-    """A wait that had not ended when the process did."""
-
-    start_ns: int
-    lock: int
-    kind: int
-    owner: int
-    stack: int
+_LATEST_NS = 1 << 61  # what is later is no time: the job has written over its own record
 
 
 class StackSample(NamedTuple):
@@ -106,7 +82,10 @@ class Records(NamedTuple):
 
 @dataclass
 class ThreadFile:
-    """A thread of a process, with its chunks; ``address`` is that by which it is joined."""
+    """A thread of a process, with its chunks; ``address`` is that by which it is joined.
+
+    ``open``: one ``WAIT`` that had not ended when the process did, or none.
+    """
 
     tid: int
     name: str = ""
@@ -115,7 +94,7 @@ class ThreadFile:
     start_cpu_ns: int = 0
     end_cpu_ns: int = 0
     address: int = 0
-    open: OpenWait | None = None
+    open: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, WAIT))
     chunks: list[npt.NDArray[np.uint64]] = field(default_factory=list)
 
     def records(self) -> Records:
@@ -216,12 +195,10 @@ def _threads(raw: npt.NDArray[np.uint8]) -> list[ThreadFile]:
             thread.address = int(header["self"])
             waiting = header["open"]
             if waiting["start_ns"]:
-                thread.open = OpenWait(
-                    start_ns=min(int(waiting["start_ns"]), _LATEST_NS),
-                    lock=int(waiting["lock"]),
-                    kind=min(int(waiting["kind"]), 255),
-                    owner=int(waiting["owner"]),
-                    stack=min(int(waiting["stack"]), 2**31 - 1),
-                )
+                thread.open = np.zeros(1, WAIT)
+                thread.open["start_ns"] = min(int(waiting["start_ns"]), _LATEST_NS)
+                thread.open["kind"] = min(int(waiting["kind"]), 255)
+                thread.open["stack"] = min(int(waiting["stack"]), 2**31 - 1)
+                thread.open["lock"], thread.open["owner"] = waiting["lock"], waiting["owner"]
         thread.chunks.append(words)
     return [threads[number] for number in sorted(threads)]

@@ -1,8 +1,8 @@
 """From stamped waits and sampled states to the intervals of one thread.
 
-Waits are stamped, and so is the CPU time at both their ends; how much CPU time lies between two
+Waits are stamped, and so is the CPU time at both their ends; how much CPU time passed between two
 waits is therefore exact. What was not CPU time there, and which part of a wait the thread was
-already free to go on, follows from the kernel's count of run-queue delay (schedstat), which is only
+already runnable, follows from the kernel's count of run-queue delay (schedstat), which is only
 sampled.
 """
 
@@ -18,10 +18,8 @@ import numpy.typing as npt
 from perflib.instruments.threads.formats import INTERVAL, Flag, State
 from perflib.instruments.threads.preload.files import WaitKind
 
-__all__ = ["Life", "spinning", "thread_intervals"]
-
 _Ints = npt.NDArray[np.int64]
-_MOST_WAITS = 100_000  # at once
+_MAX_WAITS = 100_000  # at once
 _BORN_NS = 1_000_000
 _SMALL_NS = 3_000  # what is shorter than a switch of threads, or than a fiftieth, is no state
 _SMALL_SHARE = 0.02
@@ -75,7 +73,7 @@ def thread_intervals(life: Life) -> Iterator[npt.NDArray[np.void]]:
 
 def _parts(life: Life) -> Iterator[Life]:
     """The life, cut at ends of waits; a reading before each part and one behind it belong to it."""
-    cuts = range(_MOST_WAITS, len(life.waits), _MOST_WAITS)
+    cuts = range(_MAX_WAITS, len(life.waits), _MAX_WAITS)
     start_ns, start_cpu_ns, first = life.start_ns, life.start_cpu_ns, 0
     for cut in [*cuts, len(life.waits)]:
         last = cut == len(life.waits)
@@ -169,7 +167,7 @@ def _pieces(life: Life) -> _Pieces:
     edges = np.unique(edges[inner])
     times, cpu_ns = _cpu_times(life)
     if len(times):
-        # Beyond what was read a thread goes on as it did: it ran, or it was blocked.
+        # After the last reading a thread continues as it did: it ran, or it was blocked.
         total = np.interp(edges, times, cpu_ns).astype(np.int64)
         if not len(readings) or readings["state"][-1] == b"R":
             total = np.where(edges > times[-1], cpu_ns[-1] + edges - times[-1], total)

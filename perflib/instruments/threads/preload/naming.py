@@ -9,8 +9,6 @@ from perflib.instruments.threads.lock_names import Locks
 from perflib.instruments.threads.preload.sampler import Sampled
 from perflib.instruments.threads.symbols import Symbols
 
-__all__ = ["Naming"]
-
 _LIBRARY_FRAMES = ("tw_thread_start", "thread_waits.so+")
 
 

@@ -29,10 +29,8 @@ from perflib.instruments.threads.writer import Writer
 from perflib.model.errors import MeasurementError
 from perflib.model.expressions import Expression
 
-__all__ = ["Parts", "write"]
-
 _OTHER = LOCK_KINDS.index("other")
-_LONGEST_LOCK = np.uint64(64)  # bytes
+_MAX_LOCK_BYTES = np.uint64(64)  # bytes
 _OF_A_ROW = ("tid", "pid", "name", "start_ns", "end_ns")
 _SAME_NS = 30_000_000  # stat has a thread's begin to a hundredth of a second
 
@@ -210,8 +208,7 @@ def _last_ns(process: ProcessFile) -> int:
         last = max(last, thread.start_ns, thread.end_ns)
         last = max(last, int(records.waits["end_ns"].max(initial=0)))
         last = max([last, *(sample.time_ns for sample in records.samples)])
-        if thread.open is not None:
-            last = max(last, thread.open.start_ns + 1)
+        last = max([last, *(thread.open["start_ns"] + 1).tolist()])
     return last
 
 
@@ -314,12 +311,8 @@ def _life(
 
 def _whole(records: Records, thread: ThreadFile, end_ns: int) -> npt.NDArray[np.void]:
     """The waits, with the one that the thread did not come back from."""
-    if thread.open is None or thread.open.start_ns >= end_ns:
-        return records.waits
-    last = np.zeros(1, WAIT)
-    last["start_ns"], last["end_ns"] = thread.open.start_ns, end_ns
-    last["lock"], last["kind"] = thread.open.lock, thread.open.kind
-    last["owner"], last["stack"] = thread.open.owner, thread.open.stack
+    last = thread.open[thread.open["start_ns"] < end_ns]
+    last["end_ns"] = end_ns
     known = records.waits["cpu_end_ns"]
     last["cpu_end_ns"], last["cpu"] = (known[-1] if len(known) else 0), -1
     return np.concatenate([records.waits, last])
@@ -385,7 +378,7 @@ def _stamped(readings: npt.NDArray[np.void], waits: npt.NDArray[np.void]) -> npt
     known = np.unique(waits["lock"])
     address = readings["futex"]
     near = known[np.maximum(np.searchsorted(known, address, side="right") - 1, 0)]
-    same: npt.NDArray[np.bool_] = (address >= near) & (address < near + _LONGEST_LOCK)
+    same: npt.NDArray[np.bool_] = (address >= near) & (address < near + _MAX_LOCK_BYTES)
     return inside | (same & (address > UNKNOWN_FUTEX))
 
 
@@ -424,9 +417,9 @@ class _Others:
         length = chosen["end_ns"] - chosen["start_ns"]
         at = np.searchsorted(chosen["start_ns"], self._edges, side="right")
         last = np.maximum(at - 1, 0)
-        beyond = np.maximum(chosen["end_ns"][last] - self._edges, 0)
+        later = np.maximum(chosen["end_ns"][last] - self._edges, 0)
         total: npt.NDArray[np.int64] = np.append(0, np.cumsum(length))[at]
-        return total - np.where(at > 0, beyond, 0)
+        return total - np.where(at > 0, later, 0)
 
     def busy_ns(self) -> int:
         """The time, of all threads added."""

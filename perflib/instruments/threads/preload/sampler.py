@@ -27,8 +27,6 @@ from perflib.instruments.threads.settings import matches
 from perflib.instruments.threads.symbols import read_maps
 from perflib.model.errors import MeasurementError
 
-__all__ = ["READING", "UNKNOWN_FUTEX", "Sampled", "Sampler", "SeenThread", "unavailable"]
-
 READING = np.dtype(
     [
         ("time_ns", "i8"),
@@ -52,7 +50,8 @@ UNKNOWN_FUTEX = 1
 """Instead of an address: it waits for a futex, but the address is hidden from us."""
 
 _FUTEX_CALL = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
-_MOST_FILES = 192  # kept open: opening costs more than reading
+_MAX_FILES = 192  # kept open: opening costs more than reading
+_MAX_SHARE = 0.015  # of a core, for polling
 _LIST_S = 0.05  # how often new threads are searched for
 _NAMES_S = 0.5
 
@@ -122,9 +121,7 @@ class Sampler:
     file
         Where the readings are written: memory does not grow with the run.
     period_s
-        Time between two readings of each thread; more if ``share`` of a core does not suffice.
-    share
-        The part of a core that polling may take.
+        Time between two readings of each thread; more where polling would take 1.5 % of a core.
     follow
         Also the processes that it starts.
     ignore
@@ -139,7 +136,6 @@ class Sampler:
         file: Path,
         *,
         period_s: float = 0.01,
-        share: float = 0.015,
         follow: bool = True,
         ignore: tuple[str, ...] = (),
         most_bytes: int = 1 << 31,
@@ -147,7 +143,6 @@ class Sampler:
         self.pid = pid
         self._path = file
         self._period_s = period_s
-        self._share = share
         self._follow = follow
         self._ignore = ignore
         self._left = most_bytes // READING.itemsize
@@ -225,7 +220,7 @@ class Sampler:
                 if not self._poll():
                     break
                 spent = time.thread_time() - before
-                self._stop.wait(max(self._period_s, spent / self._share))
+                self._stop.wait(max(self._period_s, spent / _MAX_SHARE))
             else:
                 self._poll()
         except Exception as error:  # noqa: BLE001 (sampled() raises it)
@@ -276,7 +271,7 @@ class Sampler:
         name = _text(f"{folder}/comm").rstrip("\n")
         thread = SeenThread(len(self._threads), pid, tid, name, start_ns, time.monotonic_ns())
         self._threads.append(thread)
-        keep = self._files + 3 <= _MOST_FILES
+        keep = self._files + 3 <= _MAX_FILES
         live = self._live[pid, tid] = _Live(thread, folder, keep)
         self._files += live.files
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,7 @@ from perflib.measure.conditions import Conditions
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
-from perflib.model.store import load
+from perflib.store.run_files import load
 from tests.experiments.aliasing.offsets.test_sweep import OFFSETS, made
 from tests.experiments.aliasing.siblings import with_sibling
 
@@ -40,12 +41,6 @@ SMALL: dict[str, Any] = {
     "budget_s": 0.2, "elements": [256], "sample_ms": 0.05, "simulated_offsets": [],
     "cores": [min(os.sched_getaffinity(0))],
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
-    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
 
 
 def swept(routine: str, n: int, build: str = "", order: str = "") -> Swept:
@@ -132,22 +127,6 @@ def test_each_function_has_its_verdicts() -> None:
         assert "{" not in finding.plain + finding.claim + finding.reason
 
 
-def test_a_refuted_claim_says_its_bound() -> None:
-    for finding in experiment.analyse(run_of({COPY: made(7)})):
-        assert finding.low <= finding.effect <= finding.high < 5
-        assert f"{finding.high:.2g} %" in finding.reason
-
-
-def test_null_equal_offsets_find_nothing() -> None:
-    """As `together` measures it: the distance never changes, so all offsets are equal."""
-    found = [
-        finding.verdict
-        for seed in range(12)
-        for finding in experiment.analyse(run_of({COPY: made(seed)}, threshold_percent=0.5))
-    ]
-    assert found.count("supported") <= 1
-
-
 # --- the sibling ---------------------------------------------------------------------------------
 
 
@@ -176,7 +155,7 @@ def test_a_cost_is_reported_alone_and_beside_a_sibling() -> None:
         assert "{" not in finding.plain + finding.claim + finding.reason
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
 def test_null_beside_a_sibling(share: float) -> None:
     claims = misses = 0
     runs = 10
@@ -290,38 +269,13 @@ def test_no_name_ends_a_figure(name: str) -> None:
 # --- what is refused -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ({"offsets": [0, 6]}, "parameter 'offsets'"),
-        ({"offsets": "8"}, "parameter 'offsets'"),
-        ({"offsets": [0, -4]}, "parameter 'offsets'"),
-        ({"functions": "convolution,kopy"}, "parameter 'functions'"),
-        ({"elements": [4]}, "parameter 'elements'"),
-        ({"levels": "O1"}, "parameter 'levels'"),
-        ({"orders": "diagonal"}, "parameter 'orders'"),
-        ({"size": 5}, "unknown parameter 'size': did you mean 'sizes'"),
-    ],
-)
-def test_wrong_parameters_are_told(given: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        experiment.params(given)
-
-
-def test_text_as_a_command_line_gives_it() -> None:
-    given = {"functions": "copy,dgemv", "offsets": "0,64", "levels": "O2", "sizes": 64}
-    params = experiment.params(given)
-    assert params.model_dump()["functions"] == ["copy", "dgemv"]
-    assert params.model_dump()["sizes"] == [64]
-
-
 @needs_this_processor
 def test_without_a_blas_the_rest_goes_on_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none_found(*_: object) -> list[Blas]:
-        msg = "blas: no BLAS library is found here. Install one"
-        raise UserError(msg)
-
-    monkeypatch.setattr(measure, "chosen", none_found)
+    monkeypatch.setattr(
+        measure,
+        "chosen",
+        Mock(side_effect=UserError("blas: no BLAS library is found here. Install one")),
+    )
     given = {**SMALL, "functions": ["memcpy", "dgemv"], "offsets": [0, 1024, 2048]}
     run = experiment.measure(experiment.params(given))
     assert set(run.samples["function"]) == {"memcpy-256"}
@@ -466,11 +420,9 @@ def test_simulated_aliases_are_where_they_are_predicted() -> None:
 def test_a_simulator_that_is_absent_is_a_problem_of_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def absent(*_: object) -> Any:
-        msg = "qemu-x86_64 is not on PATH"
-        raise UserError(msg)
-
-    monkeypatch.setattr(measure, "simulated_aliases", absent)
+    monkeypatch.setattr(
+        measure, "simulated_aliases", Mock(side_effect=UserError("qemu-x86_64 is not on PATH"))
+    )
     given = {
         **SMALL, "functions": ["copy"], "levels": ["O2"], "restrict": "without",
         "offsets": [0, 2048], "simulated_offsets": [0],

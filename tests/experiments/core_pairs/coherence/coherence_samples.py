@@ -12,6 +12,8 @@ from perflib.experiments import get
 from perflib.experiments.core_pairs.coherence.names import CHASED, PROTOCOLS, way_of
 from perflib.model.finding import Finding
 from perflib.model.run import Run
+from tests.experiments.judged import by_subject, made_run
+from tests.experiments.made_once import made_once
 
 # Of cores that share a cache, in ns; what goes from core to core is longer across groups.
 NEAR_NS: Mapping[str, float] = {
@@ -70,6 +72,7 @@ def machine(groups: Sequence[Sequence[int]] = ((0, 1),)) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@made_once
 def samples(
     seed: int = 1,
     *,
@@ -112,11 +115,13 @@ def samples(
     group_of = {cpu: place for place, group in enumerate(groups) for cpu in group}
     cores = sorted(group_of)
     latencies = {what: {**NEAR_NS, **(changed or {})}[what] for what in whats}
-    rows = []
+    pairs = [(a, b) for a in cores for b in cores if a != b]
+    rows: list[tuple[Any, ...]] = []
+    usual_ns: list[float] = []
+    noises: list[Any] = []
     for round_ in range(rounds):
         now = round_ * 1_000_000_000
         scale = 1 + drift * round_ / rounds
-        pairs = [(a, b) for a in cores for b in cores if a != b]
         for place in generator.permutation(len(pairs)):
             owner, requester = pairs[place]
             for what, near_ns in latencies.items():
@@ -126,49 +131,51 @@ def samples(
                 ns *= 1 + (slow or {}).get(requester, 0.0)
                 for control in ("", "alone") if at_once > 1 and place < 4 else ("",):
                     now += 1_000_000
-                    taken = ns * (1 if control or stays else together)
-                    taken *= float(np.exp(generator.normal(0, noise)))
-                    rows.append(
-                        _row(round_, now, owner, requester, what, taken, tail_ns)
-                        | {"control": control, "at_once": 1 if control else at_once}
-                    )
+                    usual_ns.append(ns * (1 if control or stays else together))
+                    row = _row(round_, now, owner, requester, what)
+                    rows.append((*row, control, 1 if control else at_once))
         for layout, ns in (layouts or {}).items():
             now += 1_000_000
-            taken = ns * scale * float(np.exp(generator.normal(0, noise)))
-            row = _row(round_, now, cores[0], cores[1], f"{CHASED}, {layout}", taken, tail_ns)
-            rows.append(row | {"layout": layout, "lines": 512, "control": "layout", "at_once": 1})
-    made = pd.DataFrame(rows)
+            usual_ns.append(ns * scale)
+            row = _row(round_, now, cores[0], cores[1], f"{CHASED}, {layout}", layout)
+            rows.append((*row, "layout", 1))
+        noises.append(np.exp(generator.normal(0, noise, len(rows) - sum(map(len, noises)))))
+    made = pd.DataFrame(rows, columns=_COLUMNS)
+    ns = np.array(usual_ns) * np.concatenate(noises)
+    made = made.assign(
+        position=0, third_cpu=-1, samples=15, latency_ns=ns, quarter_ns=0.99 * ns,
+        three_quarters_ns=1.01 * ns, mean_ns=ns + tail_ns, latency_cycles=ns * MHZ / 1e3,
+        core_mhz=MHZ, proven=1.0, involuntary_switches=0, ok=True,
+    )  # fmt: skip
     return made[generator.random(len(made)) >= absent].reset_index(drop=True)
 
 
+_COLUMNS = (
+    "round", "start_ns", "owner_cpu", "requester_cpu", "what", "kind", "way", "state", "access",
+    "layout", "lines", "control", "at_once",
+)  # fmt: skip
+
+
 def _row(
-    round_: int, start_ns: int, owner: int, requester: int, what: str, ns: float, tail_ns: float
-) -> dict[str, Any]:
-    protocol = what in PROTOCOLS
-    state, access = ("", "") if protocol else what.partition(",")[0].split()
-    return {
-        "round": round_, "position": 0, "owner_cpu": owner, "requester_cpu": requester,
-        "third_cpu": -1, "what": what, "kind": "protocol" if protocol else "transfer",
-        "way": way_of(what) or "one line", "state": state, "access": access,
-        "layout": "" if protocol else "spread shuffled", "lines": 1 if protocol else 48,
-        "start_ns": start_ns, "samples": 15, "latency_ns": ns, "quarter_ns": 0.99 * ns,
-        "three_quarters_ns": 1.01 * ns, "mean_ns": ns + tail_ns,
-        "latency_cycles": ns * MHZ / 1e3, "core_mhz": MHZ, "proven": 1.0,
-        "involuntary_switches": 0, "ok": True,
-    }  # fmt: skip
+    round_: int, start_ns: int, owner: int, requester: int, what: str, layout: str = ""
+) -> tuple[Any, ...]:
+    """The first of ``_COLUMNS``; ``layout``: that of the control."""
+    way = way_of(what) or "one line"
+    if what in PROTOCOLS:
+        return round_, start_ns, owner, requester, what, "protocol", way, "", "", "", 1
+    state, access = what.partition(",")[0].split()
+    lines = 512 if layout else 48
+    place = layout or "spread shuffled"
+    return (round_, start_ns, owner, requester, what, "transfer", way, state, access, place, lines)
 
 
 def run_of(made: pd.DataFrame, groups: Sequence[Sequence[int]] = ((0, 1),), **params: Any) -> Run:
     """A run with these samples."""
-    experiment = get("coherence")
-    given = experiment.params(params).model_dump(mode="json")
-    return Run("coherence-simulated", "coherence", given, made, {"machine": machine(groups)})
+    return made_run(get("coherence"), made, {"machine": machine(groups)}, **params)
 
 
 def findings(
     made: pd.DataFrame, groups: Sequence[Sequence[int]] = ((0, 1),), **params: Any
 ) -> dict[str, Finding]:
     """What is found in them, by subject."""
-    found = get("coherence").analyse(run_of(made, groups, **params))
-    assert len({one.subject for one in found}) == len(found)
-    return {one.subject: one for one in found}
+    return by_subject(get("coherence").analyse(run_of(made, groups, **params)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,12 +20,12 @@ from perflib.experiments.core_pairs.coherence.names import (
 from perflib.experiments.core_pairs.coherence.table import CoherenceTable
 from perflib.lab.theme import figures, png
 from perflib.model.errors import UserError
+from perflib.model.finding import Finding
 from tests.experiments.core_pairs.coherence.coherence_samples import (
     LAYOUT_NS,
     MHZ,
     NEAR_NS,
     findings,
-    machine,
     run_of,
     samples,
 )
@@ -38,6 +39,11 @@ CAS = ("cas_one_line",)
 def two() -> pd.DataFrame:
     """Two cores that share a cache: nothing is wrong with them."""
     return samples()
+
+
+@pytest.fixture(scope="module")
+def of_two(two: pd.DataFrame) -> dict[str, Finding]:
+    return findings(two)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +65,7 @@ def test_each_number_is_reported_with_its_way(two: pd.DataFrame) -> None:
     assert all(row["way"] for row in records)
     for what, ns in NEAR_NS.items():
         row = table[what]
-        assert row["low_ns"] < row["median_ns"] < row["high_ns"]
+        assert row["median_ns_low"] < row["median_ns"] < row["median_ns_high"]
         assert row["median_ns"] == pytest.approx(1.05 * ns, rel=0.02)  # it drifts by 10 %
         assert row["median_cycles"] == pytest.approx(row["median_ns"] * MHZ / 1e3)
         assert row["pairs"] == 2
@@ -85,7 +91,7 @@ def test_the_interval_is_that_of_the_run_not_of_the_pairs() -> None:
     table = CoherenceTable(samples(groups=FOUR, whats=CAS, far=5.0, drift=0.0, noise=0.01))
     row = table.latencies().iloc[0]
     assert row["farthest_ns"] > 4 * row["nearest_ns"]
-    assert row["high_ns"] / row["low_ns"] < 1.01
+    assert row["median_ns_high"] / row["median_ns_low"] < 1.01
     assert table.half_width < 3
 
 
@@ -123,24 +129,19 @@ def test_a_users_table_needs_four_columns() -> None:
     table = CoherenceTable(named[named["what"] == "my own protocol"])
     assert table.main == "my own protocol"
     assert math.isfinite(table.half_width)
-    with pytest.raises(UserError, match="lack a column: unknown column 'latency_ns'"):
+    with pytest.raises(UserError, match="lack the column 'latency_ns'; "):
         COHERENCE.check_samples(mine.drop(columns="latency_ns"))
-
-
-def test_rows_that_failed_are_no_missing_values(two: pd.DataFrame) -> None:
-    broken = two.copy()
-    broken.loc[::3, ["ok", "latency_ns"]] = [False, math.nan]
-    COHERENCE.check_samples(broken)
-    assert CoherenceTable(broken).typical("cas_one_line").effect > 0
-    with pytest.raises(UserError, match="no sample is usable"):
-        CoherenceTable(two.assign(ok=False))
+    misspelt = mine.rename(columns={"latency_ns": "latncy_ns", "owner_cpu": "x"})
+    hint = r"lack the columns 'owner_cpu', 'latency_ns' \(is it their 'latncy_ns'\?\); "
+    with pytest.raises(UserError, match=hint):
+        COHERENCE.check_samples(misspelt)
 
 
 # --- the control ---------------------------------------------------------------------------------
 
 
-def test_the_control_bites_and_the_layout_is_safe(two: pd.DataFrame) -> None:
-    found = findings(two)
+def test_the_control_bites_and_the_layout_is_safe(of_two: dict[str, Finding]) -> None:
+    found = of_two
     assert found["control"].verdict == "supported"
     assert found["control"].low < 0 < found["control"].high
     assert found["fetching ahead"].verdict == "supported"
@@ -172,8 +173,8 @@ def test_no_control_no_claim() -> None:
 # --- states and protocols ------------------------------------------------------------------------
 
 
-def test_what_transitions_cost(two: pd.DataFrame) -> None:
-    found = findings(two)
+def test_what_transitions_cost(of_two: dict[str, Finding]) -> None:
+    found = of_two
     assert found["preparation"].verdict == "supported"
     assert found["preparation"].evidence["proven_share"] == 1
     assert found["preparation"].evidence["nearest"] in ("modified write", "exclusive write")
@@ -204,8 +205,8 @@ def test_states_that_were_not_reached_are_found_out() -> None:
     assert found["preparation"].evidence["nearest"] == "modified load"
 
 
-def test_what_the_protocol_alone_does(two: pd.DataFrame) -> None:
-    one = findings(two)["protocols"]
+def test_what_the_protocol_alone_does(of_two: dict[str, Finding]) -> None:
+    one = of_two["protocols"]
     assert one.verdict == "supported"
     assert one.low < 100 * (49 / 26 - 1) < one.high
     assert one.evidence["one_way_ns"]["cas_one_line"] == pytest.approx(26 * 1.05, rel=0.02)
@@ -228,9 +229,9 @@ def test_one_protocol_is_compared_with_none() -> None:
 # --- groups and cores ----------------------------------------------------------------------------
 
 
-def test_two_cores_alone_show_no_groups(two: pd.DataFrame) -> None:
+def test_two_cores_alone_show_no_groups(two: pd.DataFrame, of_two: dict[str, Finding]) -> None:
     """A core has no latency to itself: nothing shows whether the other one is near."""
-    for found in (findings(two), findings(two, ((0,), (1,)))):
+    for found in (of_two, findings(two, ((0,), (1,)))):
         assert found["groups"].verdict == found["kernel"].verdict == "inconclusive"
         assert found["groups"].effect == 1
         assert [reason.code for reason in found["kernel"].reasons] == ["pair"]
@@ -245,7 +246,7 @@ def test_null_equal_cores() -> None:
     assert found["kernel"].verdict == "supported"
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_null_noise_says_nothing_of_the_kernel(seed: int) -> None:
     four = ((0, 1, 2, 3),)
     made = samples(seed, groups=four, whats=CAS, rounds=8, noise=0.5)
@@ -308,7 +309,7 @@ def test_a_host_that_migrates_its_virtual_cores_is_seen() -> None:
     assert found.low < 20 < found.high, "and the interval says that it is not all"
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_null_drift_and_noise_are_no_migration(seed: int) -> None:
     made = samples(seed, drift=0.15, noise=0.05, whats=("modified load",), layouts=None)
     assert findings(made)["migrated"].verdict == "refuted"
@@ -331,8 +332,8 @@ def test_pairs_that_slow_each_other() -> None:
     assert found["pairs at once"].low < 30 < found["pairs at once"].high
 
 
-def test_one_pair_at_a_time_needs_no_such_control(two: pd.DataFrame) -> None:
-    assert "pairs at once" not in findings(two)
+def test_one_pair_at_a_time_needs_no_such_control(of_two: dict[str, Finding]) -> None:
+    assert "pairs at once" not in of_two
 
 
 # --- figures -------------------------------------------------------------------------------------
@@ -362,7 +363,7 @@ def test_figures_of_two_cores(two: pd.DataFrame) -> None:
     assert [tick.get_text() for tick in control.get_yticklabels()] == [
         name.replace(" ", ", ") for name in LAYOUTS
     ]
-    for name in ("states", "protocols", "control", "over_time"):
+    for name in ("states", "control"):
         assert png(drawn[name]).startswith(b"\x89PNG")
 
 
@@ -392,26 +393,18 @@ def test_tables(two: pd.DataFrame) -> None:
 @pytest.mark.parametrize(
     "made",
     [
-        samples(groups=FOUR, whats=CAS, at_once=4, rounds=8),
-        samples(layouts=dict.fromkeys(LAYOUT_NS, 29.0)),
-        samples(rounds=1),
-        samples(changed={"shared load": 130.0, "modified load": 1.2}, noise=0.3),
+        {"groups": FOUR, "whats": CAS, "at_once": 4, "rounds": 8},
+        {"layouts": dict.fromkeys(LAYOUT_NS, 29.0)},
+        {"rounds": 1},
+        {"changed": {"shared load": 130.0, "modified load": 1.2}, "noise": 0.3},
     ],
 )
-def test_every_finding_is_declared_and_has_its_sentences(made: pd.DataFrame) -> None:
-    for finding in findings(made, FOUR).values():
+def test_every_finding_is_declared_and_has_its_sentences(made: dict[str, Any]) -> None:
+    for finding in findings(samples(**made), FOUR).values():
         assert finding.of in COHERENCE.claims
         assert set(finding.of.plain) == {"supported", "refuted", "inconclusive"}
         for text in (finding.plain, finding.claim, finding.reason):
             assert "{" not in text
-
-
-def test_the_heatmap_draws_where_the_kernels_groups_end() -> None:
-    groups = (tuple(range(0, 8, 2)), tuple(range(1, 8, 2)))
-    made = samples(groups=groups, whats=CAS, rounds=4)
-    axes = figures(run_of(made, groups))["heatmap_cas_one_line"].axes[0]
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == list("02461357")
-    assert 4 in [float(np.asarray(line.get_xdata())[0]) for line in axes.lines]
 
 
 def test_from_the_first_cell_on() -> None:
@@ -421,12 +414,6 @@ def test_from_the_first_cell_on() -> None:
     assert set(drawn) == {"heatmap_cas_one_line", "protocols"}
     for figure in drawn.values():
         assert png(figure)
-
-
-def test_the_machine_of_the_simulation_is_like_a_real_one() -> None:
-    """What analysis and figures ask of a machine's description is there."""
-    described = machine(FOUR)
-    assert {"cpu", "where", "node", "siblings"} <= set(described["cpus"][0])
 
 
 def test_local_and_distant_last_level_caches_are_groups_with_their_latencies() -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import platform
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from perflib.cli import main
 from perflib.experiments import get
 from perflib.experiments.core_pairs import coherence
 from perflib.experiments.core_pairs.coherence import CoherenceParams, measure, trials
@@ -21,58 +17,32 @@ from perflib.experiments.core_pairs.coherence.names import (
     USUAL_STATES,
     WITH_THIRD,
 )
-from perflib.experiments.core_pairs.coherence.plan import Configuration, configurations_of
+from perflib.experiments.core_pairs.coherence.plan import PairConfiguration, configurations_of
 from perflib.experiments.core_pairs.coherence.trials import CoherenceTrials
 from perflib.machine.hardware.caches import Cache
 from perflib.machine.hardware.topology import Cpu, Topology
-from perflib.measure.journal import Journal
-from perflib.measure.process import WorkerError
-from perflib.model.errors import MeasurementError, UserError
-from perflib.model.store import load, runs_dir
-from tests.experiments.core_pairs.coherence.coherence_samples import (
-    samples,
-)
+from perflib.model.errors import UserError
+from perflib.store.run_files import load, runs_dir
+from tests.experiments.commands import command
 
 COHERENCE = get("coherence")
 CPUS = sorted(os.sched_getaffinity(0))
-FOUR = ((0, 1, 2, 3), (4, 5, 6, 7))
-CAS = ("cas_one_line",)
 SMALL: dict[str, Any] = {
     "budget_s": 0.2, "repeats": 2, "exchanges": 10, "control_lines": 64,
     "cores": CPUS[:2],
 }  # fmt: skip
 
+pytestmark = pytest.mark.usefixtures("patient")
 real = pytest.mark.skipif(bool(COHERENCE.unavailable()), reason=COHERENCE.unavailable())
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
-    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
-    monkeypatch.setattr(trials, "_AT_LEAST_S", 100.0)  # whatever else runs here
-    return tmp_path
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With time enough, whatever else runs here."""
+    monkeypatch.setattr(trials, "_AT_LEAST_S", 100.0)
 
 
 # --- parameters ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ({"protocols": "cas_one_lin"}, "did you mean 'cas_one_line'"),
-        ({"states": ["modifed"]}, "did you mean 'modified'"),
-        ({"accesses": "store"}, "accesses: unknown access 'store'"),
-        ({"protocols": [], "states": []}, "there is no state with an access"),
-        ({"protocols": [], "accesses": []}, "there is no state with an access"),
-        ({"detail": "all"}, "groups | cores | pairs"),
-        ({"lines": 4097}, "lines"),
-        ({"at_once": 0}, "at_once"),
-    ],
-)
-def test_wrong_parameters(given: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(UserError) as caught:
-        COHERENCE.params(given)
-    assert sentence in str(caught.value)
 
 
 def test_words_with_commas_between() -> None:
@@ -116,11 +86,6 @@ def test_a_process_with_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
         plan_of()
 
 
-def test_another_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    assert COHERENCE.unavailable() == "coherence runs on x86-64 only, and this is aarch64"
-
-
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight cores of two threads, four cores a cache: cpu0 and cpu8 are siblings."""
@@ -149,37 +114,7 @@ def test_two_cores_stand_for_a_group_not_two_threads_of_one() -> None:
     assert plan["states"] == list(USUAL_STATES)
 
 
-@real
-@pytest.mark.usefixtures("large")
-@pytest.mark.parametrize(
-    ("detail", "at_once", "pairs"), [("groups", 1, 12), ("cores", 1, 60), ("pairs", 8, 240)]
-)
-def test_how_many_pairs_each_detail_has(detail: str, at_once: int, pairs: int) -> None:
-    params = CoherenceParams.make({"cores": list(range(16)), "detail": detail, "at_once": at_once})
-    found = measure.configurations(params, COHERENCE.plan(params))
-    last_stage = max(one.stage for one in found)
-    last = [one for one in found if one.stage == last_stage and not one.control]
-    assert sum(len(one.pairs) for one in last) == pairs
-    assert max(len(one.pairs) for one in found) == at_once
-
-
 # --- for real ------------------------------------------------------------------------------------
-
-
-def call(*arguments: str) -> object:
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    return caught.value.code
-
-
-def test_the_command_line_analyses_a_users_table(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "mine.csv"
-    columns = ["owner_cpu", "requester_cpu", "what", "latency_ns"]
-    samples(groups=FOUR, whats=CAS)[columns].to_csv(path, index=False)
-    assert call("analyse", "coherence", "--samples", str(path)) == 0
-    assert "groups" in capsys.readouterr().out
 
 
 @real
@@ -187,7 +122,7 @@ def test_a_run_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None
     words = [f"{name}={value}" for name, value in SMALL.items() if name != "cores"]
     cores = ",".join(map(str, SMALL["cores"]))
     given = [part for word in [*words, f"cores={cores}"] for part in ("-p", word)]
-    assert call("run", "coherence", "--preset", "quick", *given) == 0
+    assert command("run", "coherence", "--preset", "quick", *given) == 0
     assert capsys.readouterr().out.startswith("coherence-")
     (path,) = runs_dir().glob("coherence-*.parquet")
     run = load(path.stem)
@@ -215,42 +150,12 @@ def test_a_run_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None
     assert {"control", "preparation", "modified load", "protocols", "groups"} <= subjects
 
 
-class CutError(Exception):
-    """What ends a run in the middle."""
-
-
-@real
-def test_a_run_that_was_killed_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
-    append = Journal.append
-
-    def dies(self: Journal, trial: dict[str, Any]) -> None:
-        append(self, trial)
-        if len(self.trials) == 2:
-            raise CutError
-
-    params = COHERENCE.params({**SMALL, "states": [], "protocols": list(CAS)})
-    with monkeypatch.context() as patch:
-        patch.setattr(Journal, "append", dies)
-        with pytest.raises(CutError):
-            COHERENCE.measure(params)
-    (path,) = runs_dir().glob("*.journal")
-    lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
-    before = [line for line in lines if "columns" in line]
-    assert len(before) == 2
-    run = COHERENCE.resume(path.stem)
-    keys = run.samples.groupby(["round", "owner_cpu", "requester_cpu", "what", "control"]).size()
-    assert (keys == 1).all()
-    kept = [value for trial in before for value in trial["columns"]["start_ns"]]
-    assert set(kept) <= set(run.samples["start_ns"])
-    assert not path.exists()
-
-
 @real
 def test_a_coarse_run_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a large machine, whose pairs come in the third round."""
     cores = CPUS[:2]
     coarse = configurations_of(cores, [cores], "pairs", 1)
-    finer = [*coarse, Configuration(10**9, ((cores[0], cores[1]),))]
+    finer = [*coarse, PairConfiguration(10**9, ((cores[0], cores[1]),))]
     monkeypatch.setattr(measure, "configurations", lambda *_: finer)
     run = COHERENCE.measure(COHERENCE.params({**SMALL, "states": [], "precision_percent": 100.0}))
     assert run.provenance["stopped"] == "budget spent", "not precise enough: it is not complete"
@@ -259,22 +164,11 @@ def test_a_coarse_run_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @real
-def test_a_kernel_that_always_dies_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def dies(*_: Any, **__: Any) -> Any:
-        msg = "worker ended by signal SIGKILL"
-        raise WorkerError(msg)
-
-    monkeypatch.setattr(CoherenceTrials, "take", dies)
-    with pytest.raises(MeasurementError, match="nothing was measured: worker ended by signal"):
-        COHERENCE.measure(COHERENCE.params(SMALL))
-
-
-@real
 def test_pairs_at_once_have_a_worker_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two cores there is one pair: that each of several has a worker is seen on the way."""
     wanted: list[int] = []
     pair = (CPUS[0], CPUS[1])
-    together = [Configuration(0, (pair,)), Configuration(0, (pair, pair, pair))]
+    together = [PairConfiguration(0, (pair,)), PairConfiguration(0, (pair, pair, pair))]
     monkeypatch.setattr(measure, "configurations", lambda *_: together)
 
     def take(self: CoherenceTrials, round_: int, _configuration: int) -> dict[str, list[Any]]:

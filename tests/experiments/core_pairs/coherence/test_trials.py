@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -29,7 +28,7 @@ from perflib.experiments.core_pairs.coherence.names import (
 )
 from perflib.experiments.core_pairs.coherence.plan import (
     LEVELS,
-    Configuration,
+    PairConfiguration,
     configurations_of,
     control_layouts,
     tournament,
@@ -55,6 +54,7 @@ real = pytest.mark.skipif(
 # --- who meets whom ------------------------------------------------------------------------------
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 1000), min_size=2, max_size=41, unique=True))
 def test_in_a_tournament_everybody_meets_everybody_once_and_nobody_is_twice_at_a_time(
     players: list[int],
@@ -69,6 +69,7 @@ def test_in_a_tournament_everybody_meets_everybody_once_and_nobody_is_twice_at_a
         assert len(games) == len(players) // 2, "nobody waits who need not"
 
 
+@settings(max_examples=40)
 @given(
     cores=st.lists(st.integers(0, 1000), min_size=2, max_size=15, unique=True),
     each=st.integers(1, 5),
@@ -108,7 +109,7 @@ def test_as_many_pairs_at_once_as_are_requested() -> None:
 
 def test_the_control_is_on_the_first_pair() -> None:
     (control,) = (one for one in configurations_of([3, 5, 9], [[3, 5]], "pairs", 1) if one.control)
-    assert control == Configuration(0, ((3, 5),), LAYOUT_CONTROL)
+    assert control == PairConfiguration(0, ((3, 5),), LAYOUT_CONTROL)
 
 
 def test_whats_are_every_protocol_and_every_access_in_every_state() -> None:
@@ -201,7 +202,7 @@ class Simulated:
 
 def trials_of(
     workers: Sequence[Any],
-    wanted: Sequence[Configuration],
+    wanted: Sequence[PairConfiguration],
     states: Sequence[str] = ("modified", "shared"),
     **more: Any,
 ) -> CoherenceTrials:
@@ -217,7 +218,7 @@ def rows(columns: Any) -> list[dict[str, Any]]:
 
 def test_a_trial_of_one_pair_has_a_row_of_each_call() -> None:
     worker = Simulated()
-    trials = trials_of([worker], [Configuration(0, ((2, 5),))])
+    trials = trials_of([worker], [PairConfiguration(0, ((2, 5),))])
     columns = trials.take(0, 0)
     assert set(columns) == COLUMNS - {"round", "position"}
     found = {row["what"]: row for row in rows(columns)}
@@ -241,7 +242,7 @@ def test_a_trial_of_one_pair_has_a_row_of_each_call() -> None:
 
 def test_arguments_are_the_kernels() -> None:
     worker = Simulated()
-    trials_of([worker], [Configuration(0, ((2, 5),))], ["owned_here"]).take(0, 0)
+    trials_of([worker], [PairConfiguration(0, ((2, 5),))], ["owned_here"]).take(0, 0)
     by_function = {
         (function, *arguments[: 1 if function == "coherence_exchange" else 5]): arguments
         for function, arguments in worker.calls
@@ -257,7 +258,7 @@ def test_arguments_are_the_kernels() -> None:
 def test_rounds_have_orders_of_their_own_that_come_back_when_a_run_is_resumed() -> None:
     def calls_of(round_: int) -> list[Any]:
         worker = Simulated()
-        trials_of([worker], [Configuration(0, ((2, 5),))]).take(round_, 0)
+        trials_of([worker], [PairConfiguration(0, ((2, 5),))]).take(round_, 0)
         return [(function, arguments[:-1]) for function, arguments in worker.calls]
 
     assert calls_of(0) == calls_of(0)
@@ -270,7 +271,7 @@ def test_the_row_is_the_median_sample_and_says_where_the_others_lie() -> None:
         return 0
 
     trials = trials_of(
-        [Simulated(lambda *_: slow)], [Configuration(0, ((0, 1),))], [], exchanges=100
+        [Simulated(lambda *_: slow)], [PairConfiguration(0, ((0, 1),))], [], exchanges=100
     )
     row = next(row for row in rows(trials.take(0, 0)) if row["what"] == "cas_one_line")
     assert row["latency_ns"] == pytest.approx(49)
@@ -295,7 +296,7 @@ def test_pairs_of_a_batch_are_all_begun_before_one_is_waited_for() -> None:
             return super().end(timeout_s=timeout_s)
 
     pairs = ((0, 1), (2, 3), (4, 5))
-    trials = trials_of([Logged() for _ in pairs], [Configuration(0, pairs)], ["modified"])
+    trials = trials_of([Logged() for _ in pairs], [PairConfiguration(0, pairs)], ["modified"])
     found = rows(trials.take(0, 0))
     assert log == ["begin"] * 15 + ["end"] * 15
     assert Counter((row["owner_cpu"], row["requester_cpu"]) for row in found) == dict.fromkeys(
@@ -303,6 +304,7 @@ def test_pairs_of_a_batch_are_all_begun_before_one_is_waited_for() -> None:
     )
 
 
+@settings(max_examples=40)
 @given(
     cores=st.lists(st.integers(0, 99), min_size=4, max_size=13, unique=True), seed=st.integers(0, 9)
 )
@@ -327,7 +329,7 @@ def test_a_third_reader_is_never_a_core_of_a_pair_that_is_measured(
     pairs = next(iter(tournament(cores)))
     workers = [Watched() for _ in pairs]
     trials = trials_of(
-        workers, [Configuration(0, tuple(pairs))], WITH_THIRD, cores=cores, seed=seed
+        workers, [PairConfiguration(0, tuple(pairs))], WITH_THIRD, cores=cores, seed=seed
     )
     found = [row for row in rows(trials.take(0, 0)) if row["state"]]
     assert Counter((row["owner_cpu"], row["requester_cpu"]) for row in found) == dict.fromkeys(
@@ -354,7 +356,7 @@ def test_how_many_were_measured_at_the_same_time_is_counted_not_assumed() -> Non
             return 0
 
     workers = [Clocked(10_000), Clocked(12_000), Clocked(90_000)]
-    trials = trials_of(workers, [Configuration(0, ((0, 1), (2, 3), (4, 5)))], [])
+    trials = trials_of(workers, [PairConfiguration(0, ((0, 1), (2, 3), (4, 5)))], [])
     found = {row["owner_cpu"]: row["at_once"] for row in rows(trials.take(0, 0))}
     assert found == {0: 2, 2: 2, 4: 1}
 
@@ -380,9 +382,9 @@ def test_some_pairs_of_each_round_are_measured_alone_too() -> None:
 
 def test_stages_have_their_rounds_the_last_one_stays_and_controls_are_always_there() -> None:
     wanted = [
-        Configuration(0, ((0, 1),)),
-        Configuration(1, ((0, 1),)),
-        Configuration(0, ((0, 1),), LAYOUT_CONTROL),
+        PairConfiguration(0, ((0, 1),)),
+        PairConfiguration(1, ((0, 1),)),
+        PairConfiguration(0, ((0, 1),), LAYOUT_CONTROL),
     ]
     trials = trials_of([Simulated()], wanted, [])
     taken = [[bool(trials.take(round_, one)) for one in range(3)] for round_ in range(3)]
@@ -391,7 +393,7 @@ def test_stages_have_their_rounds_the_last_one_stays_and_controls_are_always_the
 
 def test_the_layouts_control_takes_the_same_lines_in_four_layouts() -> None:
     worker = Simulated()
-    trials = trials_of([worker], [Configuration(0, ((0, 1),), LAYOUT_CONTROL)])
+    trials = trials_of([worker], [PairConfiguration(0, ((0, 1),), LAYOUT_CONTROL)])
     found = rows(trials.take(0, 0))
     assert {row["layout"] for row in found} == set(LAYOUTS)
     assert {row["lines"] for row in found} == {512}
@@ -417,7 +419,7 @@ def only(function: str, answer: Any) -> Callable[[str, tuple[Any, ...]], Any]:
 
 def test_a_core_that_is_gone_costs_its_rows_and_is_reported_once() -> None:
     spoilt = failing(CPU, errno.EINVAL)
-    trials = trials_of([Simulated(lambda *_: spoilt)], [Configuration(0, ((2, 5),))])
+    trials = trials_of([Simulated(lambda *_: spoilt)], [PairConfiguration(0, ((2, 5),))])
     for round_ in range(2):
         found = rows(trials.take(round_, 0))
         assert len(found) == 7
@@ -431,7 +433,7 @@ def test_a_core_that_is_gone_costs_its_rows_and_is_reported_once() -> None:
 
 def test_what_is_late_is_not_used_and_not_waited_for_again() -> None:
     worker = Simulated(only("coherence_exchange", failing(LATE, errno.ETIMEDOUT, keep=2)))
-    trials = trials_of([worker], [Configuration(0, ((2, 5),))], [])
+    trials = trials_of([worker], [PairConfiguration(0, ((2, 5),))], [])
     found = rows(trials.take(0, 0))
     assert len(found) == 1, "the others would be as late"
     assert worker.killed == 1
@@ -445,7 +447,7 @@ def test_what_is_late_is_not_used_and_not_waited_for_again() -> None:
 
 def test_no_memory_is_reported() -> None:
     spoilt = failing(MEMORY, errno.ENOMEM)
-    trials = trials_of([Simulated(lambda *_: spoilt)], [Configuration(0, ((2, 5),))], [])
+    trials = trials_of([Simulated(lambda *_: spoilt)], [PairConfiguration(0, ((2, 5),))], [])
     assert not any(trials.take(0, 0)["ok"])
     assert "no memory or no thread available: Cannot allocate memory" in trials.problems[0]
 
@@ -453,7 +455,7 @@ def test_no_memory_is_reported() -> None:
 def test_wrong_arguments_are_an_error_and_leave_no_answer_behind() -> None:
     worker = Simulated(lambda *_: failing(1, errno.EINVAL))
     with pytest.raises(MeasurementError, match="coherence refused its arguments"):
-        trials_of([worker], [Configuration(0, ((2, 5),))]).take(0, 0)
+        trials_of([worker], [PairConfiguration(0, ((2, 5),))]).take(0, 0)
 
 
 @pytest.mark.parametrize(
@@ -471,7 +473,9 @@ def test_one_sample_that_is_not_as_it_should_be_spoils_its_row(
         return 0
 
     trials = trials_of(
-        [Simulated(only("coherence_transfer", spoil))], [Configuration(0, ((2, 5),))], ["modified"]
+        [Simulated(only("coherence_transfer", spoil))],
+        [PairConfiguration(0, ((2, 5),))],
+        ["modified"],
     )
     found = {row["what"]: row["ok"] for row in rows(trials.take(0, 0))}
     assert found == dict.fromkeys(PROTOCOLS, True) | {
@@ -485,13 +489,13 @@ def test_a_latency_below_the_clocks_own_is_not_used() -> None:
         samples["time_ns"] = 10
         return 0
 
-    trials = trials_of([Simulated(lambda *_: short)], [Configuration(0, ((2, 5),))], ["local"])
+    trials = trials_of([Simulated(lambda *_: short)], [PairConfiguration(0, ((2, 5),))], ["local"])
     assert not any(trials.take(0, 0)["ok"])
 
 
 def test_a_worker_that_dies_costs_its_pair_and_not_the_others() -> None:
     dead = Simulated(lambda *_: WorkerError("worker ended by signal SIGKILL"))
-    trials = trials_of([Simulated(), dead], [Configuration(0, ((0, 1), (2, 3)))], [])
+    trials = trials_of([Simulated(), dead], [PairConfiguration(0, ((0, 1), (2, 3)))], [])
     found = rows(trials.take(0, 0))
     assert {row["owner_cpu"] for row in found} == {0}
     assert len(found) == 3
@@ -501,7 +505,7 @@ def test_a_worker_that_dies_costs_its_pair_and_not_the_others() -> None:
 def test_if_all_workers_die_the_turn_is_lost() -> None:
     dead = Simulated(lambda *_: WorkerError("worker ended by signal SIGKILL"))
     with pytest.raises(WorkerError, match="SIGKILL"):
-        trials_of([dead], [Configuration(0, ((0, 1),))]).take(0, 0)
+        trials_of([dead], [PairConfiguration(0, ((0, 1),))]).take(0, 0)
 
 
 def test_interrupted_turns_leave_no_answer_for_the_next() -> None:
@@ -512,7 +516,7 @@ def test_interrupted_turns_leave_no_answer_for_the_next() -> None:
 
     workers = [Interrupted(), Interrupted()]
     with pytest.raises(KeyboardInterrupt):
-        trials_of(workers, [Configuration(0, ((0, 1), (2, 3)))]).take(0, 0)
+        trials_of(workers, [PairConfiguration(0, ((0, 1), (2, 3)))]).take(0, 0)
     assert [worker.killed for worker in workers] == [1, 1]
 
 
@@ -531,7 +535,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Worker]]:
 def test_a_trial_for_real(workers: list[Worker]) -> None:
     pair = CPUS[0], CPUS[1]
     states = [state for state in STATES if state not in WITH_THIRD]
-    wanted = [Configuration(0, (pair,)), Configuration(0, (pair,), LAYOUT_CONTROL)]
+    wanted = [PairConfiguration(0, (pair,)), PairConfiguration(0, (pair,), LAYOUT_CONTROL)]
     trials = trials_of(workers, wanted, states, cores=CPUS, repeats=2, exchanges=10)
     found = rows(trials.take(0, 0)) + rows(trials.take(0, 1))
     assert trials.problems == []
@@ -542,25 +546,3 @@ def test_a_trial_for_real(workers: list[Worker]) -> None:
         assert row["latency_ns"] > 0
         assert row["proven"] == 1
         assert row["samples"] == 2
-
-
-@real
-def test_a_worker_that_is_killed_is_started_again(workers: list[Worker]) -> None:
-    trials = trials_of(
-        workers, [Configuration(0, ((CPUS[0], CPUS[1]),))], [], cores=CPUS, repeats=2, exchanges=10
-    )
-    pid = workers[0].pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
-    with pytest.raises(WorkerError, match="SIGKILL"):
-        trials.take(0, 0)
-    assert len(rows(trials.take(1, 0))) == 3
-
-
-@real
-def test_a_core_that_this_process_may_not_use(workers: list[Worker]) -> None:
-    absent = max(CPUS) + 1 + (os.cpu_count() or 1)
-    trials = trials_of(workers, [Configuration(0, ((CPUS[0], absent),))], ["modified"], cores=CPUS)
-    assert not any(trials.take(0, 0)["ok"])
-    assert len(trials.problems) == 1
-    assert f"cpu{CPUS[0]} to cpu{absent}: a core cannot be used" in trials.problems[0]

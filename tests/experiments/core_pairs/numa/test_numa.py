@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,18 +12,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.cli import main
 from perflib.experiments import get
 from perflib.experiments.core_pairs.numa import Numa, measure
 from perflib.experiments.core_pairs.numa.claims import DISTANCES, OWN
 from perflib.lab.theme import figures
-from perflib.machine.describe import describe
-from perflib.machine.hardware.topology import Cpu, Node, Topology, topology
-from perflib.measure.process import WorkerError
-from perflib.model.errors import MeasurementError, UserError
+from perflib.machine.hardware.topology import Cpu, NumaNode, Topology, topology
+from perflib.model.errors import UserError
 from perflib.model.finding import Finding
-from perflib.model.run import UNFINISHED, Run
-from perflib.model.store import load, runs
+from perflib.model.run import Run
+from perflib.store.run_files import load, runs
+from tests.experiments.commands import command
 from tests.experiments.core_pairs.cell_samples import (
     AMD,
     INTEL,
@@ -36,6 +32,7 @@ from tests.experiments.core_pairs.cell_samples import (
     run_of,
     samples,
 )
+from tests.experiments.judged import by_subject
 
 NUMA = get("numa")
 REQUIRED = ["alloc_cpu", "load_cpu", "latency_cycles"]
@@ -49,28 +46,10 @@ needs_two_cores = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
-    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
-    return tmp_path
-
-
-def command(*words: str) -> None:
-    """A command line that succeeds."""
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    assert ended.value.code == 0
-
-
 def found_in(
     table: pd.DataFrame, described: dict[str, Any] | None = None, **params: Any
 ) -> dict[str, Finding]:
     return by_subject(NUMA.analyse(run_of(table, described, **params)))
-
-
-def by_subject(found: list[Finding]) -> dict[str, Finding]:
-    return {finding.subject: finding for finding in found}
 
 
 # --- what it says --------------------------------------------------------------------------------
@@ -96,22 +75,6 @@ def test_null_a_machine_with_one_node() -> None:
     assert found["kernel"].verdict == "supported"
     assert "distances" not in found
     assert {found[name].verdict for name in ("own", "cpu0", "cpu1")} == {"refuted"}
-
-
-def test_one_core_of_each_of_two_nodes() -> None:
-    """Two virtual cores on two sockets; the kernel may know of both, or hide one."""
-    table = samples(INTEL[np.ix_([0, 8], [0, 8])], noise=0.02)
-    knows, hides = (found_in(table, machine(nodes)) for nodes in ([0, 1], [0, 0]))
-    for found in (knows, hides):
-        assert (found["groups"].verdict, found["groups"].effect) == ("supported", 2.0)
-        assert "own" not in found, "no other core is in its group"
-    assert knows["kernel"].verdict == "supported"
-    assert hides["kernel"].verdict == "refuted"
-
-
-def test_null_noise_says_nothing_of_the_kernel() -> None:
-    found = found_in(samples(flat(2), rounds=8, noise=0.5), machine([0, 0]))
-    assert found["groups"].verdict == found["kernel"].verdict == "inconclusive"
 
 
 def test_what_matters_is_the_users_choice() -> None:
@@ -152,21 +115,18 @@ def test_distances_where_nothing_can_be_compared() -> None:
     assert (found.verdict, found.reasons[0].code) == ("inconclusive", "one_class")
 
 
-@pytest.mark.parametrize(
-    "run",
-    [
+def test_every_finding_is_declared_and_has_its_sentences() -> None:
+    for run in (
         run_of(samples(AMD, rounds=2, slow={3: 0.5}), amd_machine()),
         run_of(samples(INTEL), machine(TWO_NODES, [[20, 10], [10, 20]])),
         run_of(samples(flat(3), noise=0.3), machine([0, 0, 1])),
         run_of(samples(flat(1))),
-    ],
-)
-def test_every_finding_is_declared_and_has_its_sentences(run: Run) -> None:
-    for finding in NUMA.analyse(run):
-        assert finding.of in NUMA.claims
-        assert set(finding.of.plain) == {"supported", "refuted", "inconclusive"}
-        for text in (finding.plain, finding.claim, finding.reason):
-            assert "{" not in text
+    ):
+        for finding in NUMA.analyse(run):
+            assert finding.of in NUMA.claims
+            assert set(finding.of.plain) == {"supported", "refuted", "inconclusive"}
+            for text in (finding.plain, finding.claim, finding.reason):
+                assert "{" not in text
 
 
 def test_tables() -> None:
@@ -202,7 +162,7 @@ def test_a_users_table_gives_the_same_as_a_run(tmp_path: Path, capsys: Any) -> N
     table = samples(INTEL)
     path = tmp_path / "mine.csv"
     table[REQUIRED].to_csv(path, index=False)
-    command("analyse", "numa", "--samples", str(path), "--json")
+    assert command("analyse", "numa", "--samples", str(path), "--json") == 0
     found = {one["subject"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
     assert found["groups"]["effect"] == 2
     assert found["groups"]["verdict"] == "supported"
@@ -219,33 +179,6 @@ def test_one_matrix_of_a_user_shows_its_groups() -> None:
     found = found_in(samples(INTEL, rounds=1)[REQUIRED])
     assert found["groups"].effect == 2
     assert found["cpu0"].verdict == "inconclusive"
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda t: t.drop(columns="load_cpu"), "lack a column: .*'load_cpu'"),
-        (lambda t: t.assign(latency_cycles="x"), "holds no numbers"),
-        (lambda t: t.assign(latency_cycles=np.nan), "has no value in row 1"),
-        (lambda t: t.head(0), "no rows"),
-    ],
-)
-def test_a_table_that_cannot_be_analysed(change: Any, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        NUMA.check_samples(change(samples(flat(2))))
-
-
-def test_rows_that_are_not_ok_need_no_latency() -> None:
-    table = samples(flat(3))
-    bad = table["load_cpu"] == 2
-    table["ok"] = ~bad
-    table.loc[bad, "latency_cycles"] = np.nan
-    NUMA.check_samples(table)
-    row = int(bad.to_numpy().argmax()) + 1
-    with pytest.raises(UserError, match=f"no value in row {row}$"):
-        NUMA.check_samples(table.drop(columns="ok"))
-    with pytest.raises(UserError, match="no sample is usable"):
-        NUMA.analyse(run_of(table.assign(ok=False)))
 
 
 # --- figures -------------------------------------------------------------------------------------
@@ -273,19 +206,6 @@ def test_nodes_by_the_machines_description() -> None:
     assert len(bare.lines) == 0
 
 
-def test_while_it_is_measured_the_heatmap_is_drawn_from_the_first_cell_on() -> None:
-    assert NUMA.live_rounds == 0
-    first = samples(AMD).head(1)
-    drawn = figures(Run(UNFINISHED, "numa", {}, first))
-    assert list(drawn) == ["heatmap"]
-
-
-def test_published_are_latencies_of_memory() -> None:
-    table = NUMA.published()
-    assert table is not None
-    assert table["latency_cycles"].tolist() == [220, 360, 185, 205, 300, 480, 630]
-
-
 # --- a machine with two sockets, simulated -------------------------------------------------------
 
 
@@ -295,8 +215,10 @@ def two_sockets_and_memory() -> Topology:
         Cpu(cpu, cpu, cpu // 8, 0, cpu // 8, (cpu,), online=True, allowed=True, isolated=False)
         for cpu in range(16)
     )
-    nodes = tuple(Node(n, tuple(range(8 * n, 8 * n + 8)), 1 << 34, (10, 21, 17)) for n in (0, 1))
-    return Topology(cpus, (*nodes, Node(2, (), 1 << 34, (17, 17, 10))))
+    nodes = tuple(
+        NumaNode(n, tuple(range(8 * n, 8 * n + 8)), 1 << 34, (10, 21, 17)) for n in (0, 1)
+    )
+    return Topology(cpus, (*nodes, NumaNode(2, (), 1 << 34, (17, 17, 10))))
 
 
 @pytest.fixture
@@ -339,16 +261,6 @@ def test_groups_of_a_simulated_machine(two_sockets: FakeArrays) -> None:
     assert by_round.head(5).tolist() == [4, 4, 74, 74, 256]
 
 
-def test_cells_are_visited_in_random_order(two_sockets: FakeArrays) -> None:
-    run = measured(8, detail="groups")
-    assert two_sockets.loaded
-    cells = run.samples[["round", "position", "alloc_cpu", "load_cpu"]].drop_duplicates()
-    orders = {tuple(zip(part["alloc_cpu"], part["load_cpu"], strict=True))
-              for _, part in cells.groupby("round")}  # fmt: skip
-    assert len(orders) > 4
-    assert sorted(map(len, orders))[1:] == [4] * (len(orders) - 1)
-
-
 def test_for_a_coarse_matrix_only_its_arrays_are_placed(two_sockets: FakeArrays) -> None:
     run = measured(2, detail="groups")
     assert {key for key, _ in two_sockets.placed} == {"calibration", 0, 8}
@@ -367,71 +279,6 @@ def test_a_run_that_is_interrupted_early_shows_the_coarse_picture(
     verdict = by_subject(NUMA.analyse(run))["groups"].verdict
     assert verdict in ("supported", "inconclusive")
     assert "heatmap" in figures(run)
-
-
-def test_a_killed_run_is_resumed(two_sockets: FakeArrays, home: Path) -> None:
-    class Killed(BaseException):
-        pass
-
-    def die(status: Any) -> None:
-        if status.rounds == 2:
-            raise Killed
-
-    with pytest.raises(Killed):
-        measured(9, die)
-    (journal,) = (home / "runs").glob("*.journal")
-    loaded = len(two_sockets.loaded)
-    stop = threading.Event()
-
-    def watch(status: Any) -> None:
-        if status.rounds == 6:
-            stop.set()
-
-    run = NUMA.resume(journal.stem, watch, stop)
-    rows = run.samples[run.samples["repeat"] == 0]
-    assert not rows.duplicated(["round", "alloc_cpu", "load_cpu"]).any()
-    assert len(rows[rows["round"] < 2]) == 8
-    assert loaded == 1 + 8 + 1  # the calibration, two coarse rounds, and the trial it died in
-    assert by_subject(NUMA.analyse(run))["groups"].effect == 2
-
-
-def test_a_core_that_is_taken_away_during_the_run(two_sockets: FakeArrays) -> None:
-    def watch(status: Any) -> None:
-        if status.rounds == 4:
-            two_sockets.gone = {5}
-
-    run = measured(6, watch)
-    problems = run.provenance["problems"]
-    assert "loads by cpu5 are left out: cpu5 cannot be used" in problems
-    assert not run.samples["ok"].all()
-    found = by_subject(NUMA.analyse(run))
-    assert found["groups"].effect == 2
-
-
-def test_a_worker_that_dies_costs_one_trial(
-    two_sockets: FakeArrays, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usual = two_sockets.run
-    died: list[Any] = []
-
-    def dies_once(key: Any, *rest: Any) -> Any:
-        if len(two_sockets.loaded) == 20 and not died:
-            died.append(key)
-            msg = "worker ended by signal SIGKILL"
-            raise WorkerError(msg)
-        return usual(key, *rest)
-
-    monkeypatch.setattr(two_sockets, "run", dies_once)
-    run = measured(4)
-    assert run.provenance["failed_trials"] == 1
-    assert "worker ended by signal SIGKILL" in run.provenance["problems"]
-
-
-def test_no_cell_at_all_is_an_error(two_sockets: FakeArrays) -> None:
-    two_sockets.refused = dict.fromkeys(range(16), "no memory")
-    with pytest.raises(MeasurementError, match=r"no core's memory is available .* no memory"):
-        measured(1)
-    assert runs() == []
 
 
 def test_nothing_is_measured_before_there_is_a_journal(
@@ -454,28 +301,6 @@ def test_a_run_of_an_earlier_schema_is_read() -> None:
     assert NUMA.analyse(old)
 
 
-def test_the_presets_are_valid() -> None:
-    for name in NUMA.presets:
-        assert NUMA.params({}, name).budget_s in (20.0, 600.0)
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"detail": "pair"}, "groups | cores | pairs"),
-        ({"array_mib": 0}, "array_mib"),
-        ({"order": "backwards"}, "order"),
-        ({"backing": "8k"}, "backing"),
-        ({"trial_ms": 0}, "trial_ms"),
-        ({"aray_mib": 4}, "array_mib"),
-    ],
-)
-def test_wrong_parameters(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(UserError) as error:
-        NUMA.params(given)
-    assert words in str(error.value)
-
-
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -494,21 +319,6 @@ def test_what_this_machine_cannot_do(
     assert two_sockets.placed == []
 
 
-def test_a_core_that_is_offline_is_the_users_error(
-    two_sockets: FakeArrays, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    places = two_sockets_and_memory()
-    off = tuple(
-        Cpu(c.cpu, None, None, None, None, (c.cpu,), online=False, allowed=False, isolated=False)
-        if c.cpu == 5 else c for c in places.cpus
-    )  # fmt: skip
-    for module in ("framework.params", "experiments.core_pairs.numa.measure"):
-        monkeypatch.setattr(f"perflib.{module}.topology", lambda: Topology(off, places.nodes))
-    with pytest.raises(UserError, match="CPU 5 is offline"):
-        measured(1, cores=[4, 5])
-    assert two_sockets.placed == []
-
-
 # --- here ----------------------------------------------------------------------------------------
 
 
@@ -517,7 +327,7 @@ def test_a_core_that_is_offline_is_the_users_error(
 def test_a_run_here() -> None:
     cpus = topology().allowed_cpus()[:2]
     given = TINY | {"cores": ",".join(map(str, cpus))}
-    command("run", "numa", *(f"-p{key}={value}" for key, value in given.items()))
+    assert command("run", "numa", *(f"-p{key}={value}" for key, value in given.items())) == 0
     (saved,) = runs()
     run = load(saved.id)
     assert run.samples["ok"].all()
@@ -534,17 +344,3 @@ def test_a_run_here() -> None:
     assert found["groups"].effect in (1, 2)
     assert found["kernel"].subject == "kernel"
     assert list(figures(run)) == ["heatmap", "groups", "classes"]
-
-
-@pytest.mark.skipif(shutil.which("numactl") is None, reason="apt-get install numactl")
-def test_the_kernels_distances_are_those_of_numactl() -> None:
-    shown = subprocess.run(
-        ["numactl", "--hardware"], capture_output=True, text=True, check=True
-    ).stdout
-    rows = shown[shown.index("node distances") :].splitlines()[2:]
-    shown_distances = {
-        int(name): [int(word) for word in row.split()]
-        for name, colon, row in (line.partition(":") for line in rows)
-        if colon and name.strip().isdigit()
-    }
-    assert shown_distances == {node["node"]: node["distances"] for node in describe()["nodes"]}

@@ -12,10 +12,10 @@ import pytest
 from perflib.instruments.perf.data import Field, PerfData
 from perflib.instruments.threads.formats import Event
 from perflib.instruments.threads.perf import events as module
+from perflib.instruments.threads.perf.descendants import read_tree
 from perflib.instruments.threads.perf.events import Converted
 from perflib.instruments.threads.perf.stacks import write_job_only
 from perflib.instruments.threads.perf.tracepoints import Tracepoints, numbers
-from perflib.instruments.threads.perf.tree import read_tree
 from perflib.instruments.threads.symbols import Mapping
 from perflib.model.errors import MeasurementError
 from tests.instruments.perf import perf_files as made

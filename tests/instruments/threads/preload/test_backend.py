@@ -454,7 +454,7 @@ def test_a_job_that_cannot_be_preloaded(tmp_path: Path) -> None:
 
 
 def test_a_child_that_cannot_be_preloaded_is_named(tmp_path: Path) -> None:
-    source = '#include <unistd.h>\nint main(void) { return read(0, "", 0) + usleep(200000); }'
+    source = '#include <unistd.h>\nint main(void) { return read(0, "", 0) + usleep(800000); }'
     program = compiled(tmp_path, source, "-static", name="static")
     ran = record(tmp_path, "sh", "-c", f"{program}; true")
     assert any("(static) did not load" in remark for remark in ran.recording.meta["remarks"])

@@ -197,7 +197,7 @@ def test_parts_say_the_same_as_the_whole(monkeypatch: pytest.MonkeyPatch, read: 
     seen = readings(*((int(t), int(np.interp(t, ends, cpu)), 0, S) for t in times))
     of = life(end, waited, seen if read else None, locks=[-2] * len(times) if read else None)
     whole = intervals(of)
-    monkeypatch.setattr(preload_intervals, "_MOST_WAITS", 7)
+    monkeypatch.setattr(preload_intervals, "_MAX_WAITS", 7)
     parts = intervals(of)
     waiting = [each[each["state"] == State.WAITING] for each in (whole, parts)]
     assert waiting[0]["lock"].tolist() == waiting[1]["lock"].tolist() == list(range(200))

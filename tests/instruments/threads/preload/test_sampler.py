@@ -157,7 +157,7 @@ def test_threads_that_end_and_begin(tmp_path: Path) -> None:
 def test_many_threads_take_no_more_files_than_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampler, "_MOST_FILES", 9)
+    monkeypatch.setattr(sampler, "_MAX_FILES", 9)
     monkeypatch.setattr(Sampler, "_run", lambda _: None)  # here we poll ourselves
 
     def files_of(pid: int) -> list[str]:
@@ -182,7 +182,8 @@ def test_the_period_grows_with_what_polling_costs(
 ) -> None:
     waited: list[float] = []
     spent = iter(range(0, 1000, 3))  # each round takes three seconds
-    one = Sampler(os.getpid(), tmp_path / "readings", share=0.01)
+    one = Sampler(os.getpid(), tmp_path / "readings")
+    monkeypatch.setattr(sampler, "_MAX_SHARE", 0.01)
     monkeypatch.setattr(time, "thread_time", lambda: next(spent))
     monkeypatch.setattr(one, "_poll", lambda: len(waited) < 2)
     monkeypatch.setattr(one._stop, "wait", waited.append)

@@ -1,0 +1,383 @@
+"""A lesson while a student works on it: predictions kept, answers checked, solutions opened."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from perflib.course.items import Choice, Item, Judged, Prediction, number
+from perflib.course.lesson import Lesson, declared
+from perflib.course.needs import need
+from perflib.lab.markup import escape
+from perflib.model.errors import UserError, choose
+from perflib.model.escape import visible
+from perflib.model.run import recording_in
+from perflib.store import paths
+from perflib.store.files import json_of, replacing
+
+if TYPE_CHECKING:
+    from IPython.display import Image
+
+    from perflib.course.widgets import Guess, Question
+
+SOLUTIONS = "PERFLIB_SOLUTIONS"  # in the environment: 1 opens all solutions
+_GRADED = "NBGRADER_EXECUTION"  # nbgrader runs a hand-out in its own environment
+_SOLUTION = re.compile(r"# Solution (?P<name>.+?)\s*$")
+_MARKS = {0.0: "✘", 1.0: "✔"}
+_MOST_ATTEMPTS = 1000
+
+
+class Line(str):
+    """A sentence, shown without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return visible(self)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check says: points of an answer, why, and a hint where it is not right yet."""
+
+    name: str
+    points: float
+    of: float
+    says: str
+    hint: str = ""
+    answered: bool = True
+
+    @property
+    def right(self) -> bool:
+        """Whether it earns all points."""
+        return self.points == self.of
+
+    def _words(self) -> str:
+        mark = _MARKS.get(self.points / self.of if self.of else 1.0, "◐")
+        mark = mark if self.answered else "○"
+        return f"{mark} {self.name}: {self.says} ({self.points:g} of {self.of:g})"
+
+    def __repr__(self) -> str:
+        hint = f"\n  hint: {self.hint}" if self.hint else ""
+        return visible(self._words()) + hint
+
+    def _repr_html_(self) -> str:
+        hint = f"<br><em>Hint: {escape(self.hint)}</em>" if self.hint else ""
+        colour = ("#00695c" if self.right else "#b34700") if self.answered else "#6b6b6b"
+        return (
+            f'<div class="perflib-check" role="status" style="border-left: 0.4em solid {colour}; '
+            f'padding: 0.2em 0.8em; margin: 0.3em 0">{escape(self._words())}{hint}</div>'
+        )
+
+
+@dataclass
+class Lab:
+    """One lesson, and what its student did: made by `lesson`.
+
+    A prediction is kept in a file next to the runs, with the time at which it was made: it is there
+    when the kernel was restarted, and whether it came before the measurement can be seen.
+    """
+
+    lesson: Lesson
+    _checked: dict[str, Checked] = field(default_factory=dict)
+    _wrong: dict[str, int] = field(default_factory=dict)
+    _guesses: dict[str, dict[str, float]] = field(default_factory=dict)
+    _opened: set[str] = field(default_factory=set)
+    _questions: dict[str, Question] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        one = self.lesson
+        able = "".join(f"\n  - {objective}" for objective in one.objectives)
+        return f"{one.title} ({one.minutes} minutes). Afterwards you can:{able}"
+
+    def environment(self, recorded: str = "") -> pd.DataFrame:
+        """What the lesson needs, whether it is here, and what is inconclusive without it.
+
+        Parameters
+        ----------
+        recorded
+            A recorded machine: its runs are there, and nothing is needed here.
+
+        Returns
+        -------
+        One need a row: ``need``, ``here`` (yes, no, or open: only a measurement can tell),
+        ``found``, and ``inconclusive`` (nothing, where the need is met).
+
+        Raises
+        ------
+        UserError
+            There is no such recorded machine.
+        """
+        from perflib.lab.machine import describe
+
+        machine = describe(recorded)
+        rows = []
+        for name in self.lesson.needs:
+            wanted = need(name)
+            met, found = wanted.look(machine)
+            here = {True: "yes", False: "no", None: "open"}[met]
+            rows.append((name, here, found, "–" if met else wanted.without))
+        if recorded:
+            rows = [("nothing", "yes", f"recorded: {machine['recorded']}", "–")]
+        return pd.DataFrame(rows, columns=["need", "here", "found", "inconclusive"])
+
+    def _repr_html_(self) -> str:
+        one = self.lesson
+        able = "".join(f"<li>{escape(objective)}</li>" for objective in one.objectives)
+        return (
+            f"<p><strong>{escape(one.title)}</strong> ({one.minutes} minutes). "
+            f"Afterwards you can:</p><ul>{able}</ul>"
+        )
+
+    # --- predict -----------------------------------------------------------------------------
+
+    def predict(self, name: str, guess: float | None = None, *, unit: str) -> Guess | Line:
+        """Keep a prediction; without ``guess``, a field to write it into.
+
+        Parameters
+        ----------
+        name
+            What is predicted, as the lesson calls it.
+        guess
+            The number.
+        unit
+            Its unit, as the lesson has it.
+
+        Raises
+        ------
+        UserError
+            The lesson asks for no such prediction, or in another unit, or it is no number.
+        """
+        item = self._prediction(name)
+        if unit != item.unit:
+            msg = f"the prediction {name!r} is asked for in {item.unit}, not in {unit}"
+            raise UserError(msg)
+        if guess is None:
+            from perflib.course.widgets import Guess
+
+            return Guess(name, unit, self.guess(name), lambda value: self._keep(name, value))
+        return Line(self._keep(name, guess))
+
+    def guess(self, name: str) -> float | None:
+        """The prediction that is kept under that name, if there is one."""
+        kept = self._kept().get(self._prediction(name).name)
+        return kept["guess"] if kept else None
+
+    def compare(self, name: str, *evidence: Any) -> Image | Line:
+        """A figure: the prediction next to the interval that a run measured.
+
+        Parameters
+        ----------
+        name
+            The prediction.
+        evidence
+            What the lesson's check takes: mostly a run.
+        """
+        item = self._prediction(name)
+        found = item.measured(*evidence)
+        if isinstance(found, str):
+            return Line(f"nothing to compare: {found}")
+        from perflib.course.figures import compared
+        from perflib.framework.plots import drawn, recorded_mark
+        from perflib.lab.theme import show
+
+        mark = recorded_mark(_provenance(evidence))
+        guess = self.guess(name)
+        return show(drawn(lambda: compared(name, item.unit, guess, found), mark))
+
+    def _prediction(self, name: str) -> Prediction:
+        predictions = [item for item in self.lesson.items if isinstance(item, Prediction)]
+        for item in predictions:
+            if item.name == name:
+                return item
+        raise UserError(choose("prediction", name, (item.name for item in predictions)))
+
+    def _keep(self, name: str, guess: Any) -> str:
+        kept = self._kept() | {name: {"guess": number(guess), "at": time.time()}}
+        self._guesses[name] = kept[name]
+        if _GRADED in os.environ:
+            return f"kept for this grade: you predict {name} = {number(guess):g}"
+        path = self._file()
+        where = "kept"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as new:
+                new.write_text(json.dumps(kept))
+        except OSError as error:
+            where = f"kept until the kernel ends ({error.strerror})"
+        return f"{where}: you predict {name} = {number(guess):g} {self._prediction(name).unit}"
+
+    def _kept(self) -> dict[str, dict[str, float]]:
+        if _GRADED in os.environ:  # what others wrote into a field here is no part of it
+            return self._guesses
+        try:
+            kept = json_of(self._file().read_text())
+            found = {
+                str(name): {key: float(one[key]) for key in ("guess", "at")}
+                for name, one in kept.items()
+            }
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            found = {}  # none yet, or a damaged file: the student predicts again
+        return found | self._guesses
+
+    def _file(self) -> Path:
+        return paths.data_dir() / "lessons" / f"{self.lesson.name}.json"
+
+    # --- check -------------------------------------------------------------------------------
+
+    def ask(self, name: str) -> Question:
+        """A question with answers to choose from, as a widget; `check` takes its answer.
+
+        Raises
+        ------
+        UserError
+            The lesson asks no such question.
+        """
+        from perflib.course.widgets import Question
+
+        item = self.lesson.item(name)
+        if not isinstance(item, Choice):
+            msg = f"{name!r} has no answers to choose from: give lab.check({name!r}, ...) yours"
+            raise UserError(msg)
+        asked = Question(item, lambda key: self.check(name, key))
+        self._questions[name] = asked
+        return asked
+
+    def check(self, name: str, *given: Any) -> Checked:
+        """Say what an answer is worth, why, and what to try next.
+
+        Parameters
+        ----------
+        name
+            A prediction or an exercise.
+        given
+            Of a prediction what it is compared with (a run); of an exercise the answer, and what
+            it is about (a run) where its text says so. ``None`` and ``...`` are no answer yet.
+
+        Raises
+        ------
+        UserError
+            The lesson asks no such thing.
+        """
+        item = self.lesson.item(name)
+        answer, evidence = self._answer(item, given)
+        if answer is None or answer is ...:
+            what = "predicted" if isinstance(item, Prediction) else "answered"
+            checked = Checked(name, 0.0, item.points, f"not {what} yet", answered=False)
+        else:
+            checked = self._judged(item, answer, evidence)
+        self._checked[name] = checked
+        return checked
+
+    def _answer(self, item: Item, given: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        if isinstance(item, Prediction):
+            return self.guess(item.name), given
+        answer, evidence = (given[0], given[1:]) if given else (None, ())
+        if answer is None and item.name in self._questions:
+            answer = self._questions[item.name].chosen
+        return answer, evidence
+
+    def _judged(self, item: Item, answer: Any, evidence: tuple[Any, ...]) -> Checked:
+        try:
+            judged = item.judge(answer, *evidence)
+        except UserError as error:
+            judged = Judged(0.0, str(error))
+        says, hint = judged.says, ""
+        note = recording_in(_provenance(evidence))
+        if note and note not in says:  # a finding's own sentence has it
+            says += f" (recorded on {note})"
+        if isinstance(item, Prediction) and self._is_late(item.name, evidence):
+            says += " (you predicted after it was measured)"
+        if judged.share < 1.0 and item.hints:
+            hint = item.hints[min(self._wrong.get(item.name, 0), len(item.hints) - 1)]
+            self._wrong[item.name] = min(self._wrong.get(item.name, 0) + 1, _MOST_ATTEMPTS)
+        return Checked(item.name, judged.share * item.points, item.points, says, hint)
+
+    def _is_late(self, name: str, evidence: tuple[Any, ...]) -> bool:
+        """Whether the run that a prediction is compared with had begun before it was made."""
+        provenance = _provenance(evidence)
+        if "recording" in provenance or "start" not in provenance:
+            return False
+        started = pd.Timestamp(provenance["start"]).timestamp()
+        return bool(self._kept()[name]["at"] > started)
+
+    def score(self) -> pd.DataFrame:
+        """Everything that the lesson asks, one a row: points earned so far, and of how many."""
+        rows = []
+        for item in self.lesson.items:
+            done = self._checked.get(item.name)
+            rows.append(
+                {
+                    "name": item.name,
+                    "kind": type(item).__name__.lower(),
+                    "points": done.points if done else 0.0,
+                    "of": item.points,
+                    "says": done.says if done else "not checked yet",
+                }
+            )
+        return pd.DataFrame(rows, columns=["name", "kind", "points", "of", "says"])
+
+    # --- solutions ---------------------------------------------------------------------------
+
+    def open(self, name: str) -> Line:
+        """Open the solution of an exercise: its cell, which begins ``# Solution NAME``, runs now.
+
+        Raises
+        ------
+        UserError
+            The lesson asks no such thing.
+        """
+        self._opened.add(self.lesson.item(name).name)
+        return Line(f"the cell that begins '# Solution {name}' runs now")
+
+    def _gate(self, source: list[str]) -> list[str]:
+        """A cell's lines; of a solution that is not open, a sentence in its place."""
+        found = _SOLUTION.match(source[0]) if source else None
+        if found is None or os.environ.get(SOLUTIONS) == "1" or found["name"] in self._opened:
+            return source
+        said = f"the solution stays closed: lab.open({found['name']!r}) opens it"
+        return [f"print({said!r})\n"]
+
+
+def _provenance(evidence: tuple[Any, ...]) -> Mapping[str, Any]:
+    """Of the run that an answer is about; empty: it is about none."""
+    found: Mapping[str, Any] = getattr(evidence[0], "provenance", {}) if evidence else {}
+    return found
+
+
+def lesson(name: str) -> Lab:
+    """What a notebook teaches and asks: predictions, checks, solutions.
+
+    In a notebook, cells that begin ``# Solution NAME`` stay closed until ``lab.open(NAME)``, or
+    ``PERFLIB_SOLUTIONS=1`` in the environment.
+
+    Raises
+    ------
+    UserError
+        There is no such lesson; the nearest name is given.
+    """
+    made = Lab(declared(name))
+    _gated(made)
+    return made
+
+
+def _gated(made: Lab) -> None:
+    """Let the shell ask this lab, and no earlier one, which solutions are open."""
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    if shell is None:
+        return
+    transformers = shell.input_transformers_cleanup
+    transformers[:] = [
+        one for one in transformers if not isinstance(getattr(one, "__self__", None), Lab)
+    ]
+    transformers.append(made._gate)  # noqa: SLF001 its own module

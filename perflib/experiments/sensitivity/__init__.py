@@ -1,0 +1,147 @@
+"""What a job is bound by: the job next to a controlled competitor, dose by dose.
+
+A profile says where a job spends its time, not what it waits for. Here others take something away
+from it, a little and more: memory traffic, last-level cache, a second core's quiet, large pages.
+What slows it down is what it needs. The competitor streams without filling the cache
+(non-temporal writes), or fills the cache without using memory (reads of what stays there): so the
+two have a dose each; Bubble-Up (Mars et al. 2011, doi:10.1145/2155620.2155650) has one dial.
+A cache-resident control job under the same dose shows what the competitor does to any job.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from perflib.experiments.sensitivity.claims import CLAIMS
+from perflib.framework.experiment import Experiment
+from perflib.framework.jobs import JOB_COMMAND, JOB_TIMEOUT_S, check_command
+from perflib.framework.params import Items, Params, budget, limit, parameter, precision
+from perflib.framework.schema import Column, key, ok
+from perflib.framework.steps import Drawing, Steps
+
+__all__ = ["CANNOT_SEE", "DOSES", "OWN_JOBS", "Sensitivity", "SensitivityParams", "experiment"]
+
+DOSES = ("control", "alone", "traffic", "occupied", "sibling", "small_pages", "huge_pages")
+"""What the competitor does; see the column ``dose``."""
+OWN_JOBS = ("compute", "chase", "triad", "walk")
+"""Ours, each bound by one thing; see ``kernels_c/bound_job.c``."""
+CANNOT_SEE = (
+    "translations are cached by each core for itself, so no competitor can take them: the dose is "
+    "the page size of the job itself; disk and network are not varied"
+)
+
+Shares = Annotated[Items[Annotated[float, Field(gt=0, le=100)]], Field(max_length=8)]
+
+
+class SensitivityParams(Params):
+    """Which job, and how much of what others take from it."""
+
+    budget_s: float = budget(180.0)
+    precision_percent: float = precision(
+        1.0, "the half-widths of what each largest dose does are below this"
+    )
+    job: Literal["compute", "chase", "triad", "walk", "command"] = parameter(
+        "triad",
+        "which job: ours, bound by the core ('compute'), by the last-level cache ('chase'), by "
+        "memory bandwidth ('triad'), by address translation ('walk'); or a 'command' with "
+        "job_command",
+    )
+    response: Literal["cpu", "wall"] = parameter(
+        "cpu", "what is compared: 'cpu' time, which others on the machine disturb less, or 'wall'"
+    )
+    job_cpus: int = parameter(
+        1, "how many of the cores the job may use, the first ones; the others compete", ge=1,
+        le=4096,
+    )  # fmt: skip
+    traffic: Shares = parameter(
+        [50, 100], "memory traffic of the competitor, of the most that its cores write", "percent"
+    )
+    occupied: Shares = parameter(
+        [50, 100], "last-level cache that the competitor keeps occupied", "percent"
+    )
+    cache_mib: float | None = parameter(
+        None, "size of the last-level cache (none: as the machine reports it)", "MiB", gt=0,
+        le=1 << 16,
+    )  # fmt: skip
+    trial_s: float = parameter(
+        0.25, "CPU time of one start of the control job, and of each of ours", "s", ge=0.02, le=60
+    )
+    events: int = parameter(2, "job=command: what {events} stands for", ge=1, le=10**8)
+    threshold_percent: float = limit(2.0, "the job is bound by something from this slow-down on")
+    job_command: str = JOB_COMMAND
+    job_timeout_s: float = JOB_TIMEOUT_S
+
+    @model_validator(mode="after")
+    def _job_is_whole(self) -> Self:
+        check_command(self.job, self.job_command)
+        return self
+
+
+class Sensitivity(Experiment):
+    """A job next to a competitor that takes one thing from it, dose by dose."""
+
+    name = "sensitivity"
+    title = "Sensitivity: what a job is bound by"
+    question = "What does a job wait for: memory bandwidth, cache, translations, or its core?"
+    notebook = "21_sensitivity"
+    Params = SensitivityParams
+    live_rounds = 2
+    claims = CLAIMS
+    columns = (
+        key("round", "integer", "number of the round; comparisons are within"),
+        Column("position", "integer", "", "place of the trial in its round"),
+        key(
+            "program",
+            "text",
+            "the job; the control job; or one of ours that is known to be bound by the dose",
+            values=("job", "control", *OWN_JOBS),
+        ),
+        key(
+            "dose",
+            "text",
+            "control: the others are busy in their own caches; alone: they are idle; traffic: they "
+            "write to memory; occupied: they keep last-level cache; sibling: busy on the same "
+            "core; small_pages, huge_pages: others idle, the job with 4 KiB pages and with huge",
+            values=DOSES,
+        ),
+        key("level", "number", "how much of it: of the most traffic, of the cache", most=1000),
+        Column("cpu_s", "number", "s", "CPU time of the program", True, "measured"),
+        Column("wall_s", "number", "s", "from its first instruction to its end", True),
+        Column("run_delay_s", "number", "s", "run-queue delay of its first thread"),
+        Column("traffic_gb_s", "number", "GB/s", "what the competitor moved meanwhile", least=0),
+        Column("occupied_bytes", "number", "B", "of which the competitor read all, again and "
+               "again"),
+        Column("output", "text", "", "checksum of what it wrote; empty: nothing"),
+        Column("start_ns", "integer", "ns", "when the trial began"),
+        ok("the dose was not in force all the time, or the output changed"),
+    )  # fmt: skip
+    tables = {
+        "doses": "how much longer the job takes at each dose, the control job, and our own job "
+        "that is known to respond",
+        "slopes": "by how much longer the job takes for each GB/s and MiB",
+    }
+    plots = {"doses": "how much longer the job takes against each dose"}
+    presets = {
+        "quick": {"budget_s": 120.0},
+        "full": {
+            "budget_s": 900.0,
+            "precision_percent": 0.3,
+            "traffic": [25, 50, 75, 100],
+            "occupied": [12.5, 25, 50, 75, 100],
+        },
+    }
+
+    def _steps(self) -> Steps[SensitivityParams]:
+        from perflib.experiments.sensitivity import analyse, measure
+
+        return Steps(measure, analyse, pilot=measure.pilot, levels=analyse.levels)
+
+    def _figures(self) -> Drawing:
+        from perflib.experiments.sensitivity import figures
+
+        return figures
+
+
+experiment = Sensitivity()

@@ -1,0 +1,1 @@
+"""What a farm's runs say: machines compared with each other, and one machine over days."""

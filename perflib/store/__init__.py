@@ -1,0 +1,1 @@
+"""Kept on disk: runs, their index, exports, configuration, and whose a file is."""

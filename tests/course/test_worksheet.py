@@ -1,0 +1,300 @@
+"""A student's lab: predictions that are kept, answers that are checked, solutions that open."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import nbformat
+import pytest
+
+from perflib.course.items import Choice, Judged, Measured, Prediction, Relation
+from perflib.course.lesson import Lesson
+from perflib.course.worksheet import Lab
+from perflib.model.errors import UserError
+from tests.course.running import executed, printed
+from tests.notebooks.forked import ForkServer
+
+LESSON = Lesson(
+    name="made",
+    title="A lesson",
+    minutes=10,
+    objectives=["Do this.", "Do that."],
+    items=[
+        Prediction(name="reach", unit="KiB", measured=lambda run: run.measured, hints=["Count."]),
+        Choice(
+            name="4",
+            question="Which?",
+            options={"a": "<b>", "b": "that"},
+            right="b",
+            because={"a": "no <i>", "b": "yes"},
+            hints=["first", "second"],
+        ),
+        Relation(
+            name="half",
+            points=2,
+            holds=lambda answer, run: Judged(0.5, f"{answer} of {run.measured}"),
+        ),
+    ],
+)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "home"
+    monkeypatch.setenv("PERFLIB_HOME", str(path))
+    monkeypatch.delenv("PERFLIB_SOLUTIONS", raising=False)
+    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
+    return path
+
+
+@pytest.fixture
+def lab() -> Lab:
+    return Lab(LESSON)
+
+
+def run(**provenance: Any) -> Any:
+    return SimpleNamespace(measured=Measured(90, 100, 110, "the knee"), provenance=provenance)
+
+
+def test_a_lesson_says_what_it_teaches(lab: Lab) -> None:
+    assert repr(lab).splitlines()[-1] == "  - Do that."
+    assert "<li>Do this.</li><li>Do that.</li>" in lab._repr_html_()
+
+
+# --- predictions ---------------------------------------------------------------------------------
+
+
+def test_a_prediction_outlives_its_lab(lab: Lab) -> None:
+    assert "kept: you predict reach = 128 KiB" in str(lab.predict("reach", 128, unit="KiB"))
+    later = Lab(LESSON)
+    assert later.guess("reach") == 128
+    assert "you predicted 128 KiB" in later.check("reach", run()).says
+    later.predict("reach", 64, unit="KiB")
+    assert Lab(LESSON).guess("reach") == 64
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{", '{"reach": 5}', '{"reach": {"guess": "x", "at": 1}}', '{"reach": {}}', "\x00"],
+)
+def test_a_damaged_file_of_predictions_is_as_none(content: str, lab: Lab, home: Path) -> None:
+    lab.predict("reach", 128, unit="KiB")
+    (file,) = (home / "lessons").iterdir()
+    file.write_text(content)
+    later = Lab(LESSON)
+    assert later.guess("reach") is None
+    assert lab.guess("reach") == 128  # whose kernel still knows it
+    assert later.check("reach", run()).says == "not predicted yet"
+    later.predict("reach", 1, unit="KiB")
+    assert Lab(LESSON).guess("reach") == 1
+
+
+def test_where_nothing_can_be_written_the_kernel_keeps_it(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "file"))
+    said = str(lab.predict("reach", 128, unit="KiB"))
+    assert said.startswith("kept until the kernel ends (")
+    assert lab.check("reach", run()).points == 0.5
+    assert Lab(LESSON).guess("reach") is None
+
+
+def test_what_nbgrader_runs_sees_no_prediction_of_others(
+    lab: Lab, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.predict("reach", 128, unit="KiB")
+    before = [path.read_bytes() for path in (home / "lessons").iterdir()]
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    graded = Lab(LESSON)
+    assert graded.guess("reach") is None
+    graded.predict("reach", 7, unit="KiB")
+    assert graded.check("reach", run()).points == 0.5
+    assert Lab(LESSON).guess("reach") is None
+    assert [path.read_bytes() for path in (home / "lessons").iterdir()] == before
+
+
+def test_a_prediction_after_the_measurement_is_said_to_be_one(lab: Lab) -> None:
+    lab.predict("reach", 100, unit="KiB")
+    early = run(start="2000-01-01T00:00:00+00:00")
+    late = run(start=time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() + 60)))
+    recorded = run(
+        start="2000-01-01T00:00:00+00:00", recording={"machine": "x", "day": "2000-01-01"}
+    )
+    assert "predicted after it was measured" in lab.check("reach", early).says
+    for other in (late, recorded, run()):
+        assert "after it was measured" not in lab.check("reach", other).says
+    assert lab.check("reach", early).points == 0.5  # it is said, not punished
+
+
+@pytest.mark.parametrize("guess", ["many", float("nan"), [1], "12 KiB"])
+def test_a_prediction_that_is_no_number_is_not_kept(guess: Any, lab: Lab, home: Path) -> None:
+    with pytest.raises(UserError, match="is no number"):
+        lab.predict("reach", guess, unit="KiB")
+    assert not home.exists()
+
+
+def test_names_and_units_are_those_of_the_lesson(lab: Lab) -> None:
+    with pytest.raises(UserError, match="did you mean 'reach'"):
+        lab.predict("raech", 1, unit="KiB")
+    with pytest.raises(UserError, match="is asked for in KiB, not in MiB"):
+        lab.predict("reach", 1, unit="MiB")
+    with pytest.raises(UserError, match="unknown prediction '4'"):
+        lab.predict("4", 1, unit="KiB")
+    for call in (lab.check, lab.open):
+        with pytest.raises(UserError, match="unknown exercise 'five'"):
+            call("five")
+
+
+def test_compare_draws_the_guess_beside_the_interval(lab: Lab) -> None:
+    assert type(lab.compare("reach", run())).__name__ == "Image"
+    lab.predict("reach", 5000, unit="KiB")
+    assert type(lab.compare("reach", run())).__name__ == "Image"
+    nothing = SimpleNamespace(measured="no knee", provenance={})
+    assert str(lab.compare("reach", nothing)) == "nothing to compare: no knee"
+
+
+def test_what_a_recorded_run_shows_is_marked(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    titles: list[str] = []
+    monkeypatch.setattr(
+        "perflib.lab.theme.show", lambda figure: titles.append(figure.get_suptitle())
+    )
+    lab.predict("reach", 5000, unit="KiB")
+    recorded = run(recording={"machine": "x", "day": "2000-01-01"})
+    mark = "recorded on x, 2000-01-01"
+    lab.compare("reach", recorded)
+    assert lab.check("reach", recorded).says.endswith(f"({mark})")
+    lab.compare("reach", run())
+    assert titles == [f"{mark}, not measured here", ""]
+    assert "recorded" not in lab.check("reach", run()).says
+
+
+# --- checks --------------------------------------------------------------------------------------
+
+
+def test_hints_advance_and_the_last_one_stays(lab: Lab) -> None:
+    assert [lab.check("4", "a").hint for _ in range(3)] == ["first", "second", "second"]
+    right = lab.check("4", "b")
+    assert (right.points, right.hint, right.right) == (1.0, "", True)
+    assert lab.check("4", "x").says.startswith("unknown answer 'x'")
+
+
+@pytest.mark.parametrize("nothing", [(), (None,), (...,), (None, None)])
+def test_no_answer_is_no_mistake(nothing: tuple[Any, ...], lab: Lab) -> None:
+    checked = lab.check("4", *nothing)
+    assert (checked.points, checked.says, checked.hint) == (0.0, "not answered yet", "")
+    assert lab.check("4", "a").hint == "first"
+
+
+def test_a_part_of_the_points(lab: Lab) -> None:
+    checked = lab.check("half", 3, run())
+    assert (checked.points, checked.of, checked.right) == (1.0, 2, False)
+    assert repr(checked).startswith("◐ half: 3 of ")
+
+
+def test_an_answer_given_by_a_button_counts(lab: Lab) -> None:
+    asked = lab.ask("4")
+    assert lab.check("4", None).says == "not answered yet"
+    asked.options.value = "b"
+    assert lab.check("4").right
+    assert lab.check("4", None).right
+    assert not lab.check("4", "a").right  # what is written counts before it
+    with pytest.raises(UserError, match="has no answers to choose from"):
+        lab.ask("half")
+
+
+def test_the_score_counts_the_last_answer(lab: Lab) -> None:
+    assert list(lab.score()["says"]) == ["not checked yet"] * 3
+    lab.check("4", "a")
+    lab.check("4", "b")
+    lab.check("half", 3, run())
+    table = lab.score().set_index("name")
+    assert dict(table["points"]) == {"reach": 0.0, "4": 1.0, "half": 1.0}
+    assert dict(table["of"]) == {"reach": 0.5, "4": 1.0, "half": 2}
+    assert list(table["kind"]) == ["prediction", "choice", "relation"]
+
+
+def test_what_is_shown_is_escaped(lab: Lab) -> None:
+    html = lab.check("4", "a")._repr_html_()
+    assert "no &lt;i&gt;" in html
+    assert "<i>" not in html
+    assert "\x1b" not in repr(lab.check("4", "\x1b[31m"))
+
+
+# --- solutions -----------------------------------------------------------------------------------
+
+GATED = """\
+# Solution 4
+answer = "b"
+print("ran")
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "runs"),
+    [
+        ("# Solution 4", False),
+        ("# Solution 4   ", False),
+        ("# Solution of 4", True),  # of an exercise that there is not, but no name is checked
+        ("#Solution 4", True),
+        ("# The solution of 4:", True),
+        ("x = 1", True),
+    ],
+)
+def test_which_cells_are_closed(first: str, runs: bool, lab: Lab) -> None:
+    source = [f"{first}\n", "print(1)\n"]
+    shown = lab._gate(source)
+    if first == "# Solution of 4":
+        assert shown == ["print(\"the solution stays closed: lab.open('of 4') opens it\")\n"]
+    else:
+        assert (shown == source) == runs
+    assert lab._gate([]) == []
+
+
+def test_open_and_the_environment_open(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = ["# Solution 4\n", "print(1)\n"]
+    assert lab._gate(source) != source
+    assert "runs now" in str(lab.open("4"))
+    assert lab._gate(source) == source
+    other = ["# Solution reach\n"]
+    assert lab._gate(other) != other
+    monkeypatch.setenv("PERFLIB_SOLUTIONS", "0")
+    assert lab._gate(other) != other
+    monkeypatch.setenv("PERFLIB_SOLUTIONS", "1")
+    assert lab._gate(other) == other
+
+
+def _notebook(*sources: str) -> Any:
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]  # type: ignore[no-untyped-call]
+    return nbformat.v4.new_notebook(cells=cells)  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.xdist_group("notebooks")  # one process executes them all
+@pytest.mark.parametrize("variable", [None, "1"])
+def test_in_a_kernel(
+    server: ForkServer, variable: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if variable:
+        monkeypatch.setenv("PERFLIB_SOLUTIONS", variable)
+    begin = 'import perflib as pl\nlab = pl.lesson("05_code_segment")'
+    cells = (begin, GATED, 'lab.open("4");', GATED, begin, GATED)
+    done = executed(server, _notebook(*cells), tmp_path)
+    said = [printed(done.cells[place]) for place in (1, 3, 5)]
+    closed = "the solution stays closed: lab.open('4') opens it\n"
+    if variable:
+        assert said == ["ran\n"] * 3
+    else:  # a new lab is closed again, and the shell asks no earlier one
+        assert said == [closed, "ran\n", closed]
+
+
+def test_the_file_holds_numbers_and_times_alone(lab: Lab, home: Path) -> None:
+    lab.predict("reach", 128, unit="KiB")
+    (file,) = (home / "lessons").iterdir()
+    assert file.name == "made.json"
+    kept = json.loads(file.read_text())
+    assert set(kept["reach"]) == {"guess", "at"}
+    assert kept["reach"]["at"] <= time.time()

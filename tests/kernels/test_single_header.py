@@ -1,0 +1,110 @@
+"""perflib_bracket.h: made of ours, compiles as C99 and C++11, and its samples are read back."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from perflib.experiments import get
+from perflib.framework.brackets import BRACKET_COLUMNS
+from perflib.kernels.single_header import single_header
+from perflib.store import paths
+from perflib.store.run_files import read_table
+
+TOP = Path(__file__).parents[2]
+COMMON = paths.kernels_dir() / "common"
+WARNINGS = ["-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-O2"]
+PROGRAM = r"""
+#include "perflib_bracket.h"
+#include <pthread.h>
+
+void other_file(void);
+
+static void *work(void *name) {
+  volatile int sum = 0;
+  for (int i = 0; i < 30; i++) {
+    PERFLIB_SAMPLE((const char *)name) {
+      for (int k = 0; k < 3000; k++)
+        sum = sum + k;
+    }
+    PERFLIB_SAMPLE("a, \"quoted\"\nname")
+    for (int k = 0; k < 3000; k++)
+      sum = sum + k;
+    other_file();
+  }
+  return NULL;
+}
+
+int main(void) {
+  char first[] = "first", second[] = "second";
+  pthread_t threads[2];
+  pthread_create(threads, NULL, work, first);
+  pthread_create(threads + 1, NULL, work, second);
+  pthread_join(threads[0], NULL);
+  pthread_join(threads[1], NULL);
+  if (fork() == 0) { // has its parent's samples, and writes its own alone
+    PERFLIB_SAMPLE("child") {}
+    exit(0);
+  }
+  return 0;
+}
+"""
+OTHER = """
+#include "perflib_bracket.h"
+void other_file(void);
+void other_file(void) {
+  PERFLIB_SAMPLE("other file") {}
+}
+"""
+LANGUAGES = {"c": ["gcc", "-std=c99"], "cc": ["g++", "-std=c++11"]}
+
+
+@pytest.mark.parametrize("suffix", LANGUAGES)
+def test_samples_of_all_threads_and_files_are_written(tmp_path: Path, suffix: str) -> None:
+    compiler = LANGUAGES[suffix]
+    if shutil.which(compiler[0]) is None:
+        pytest.skip(f"no {compiler[0]}")
+    (tmp_path / "perflib_bracket.h").write_text(single_header())
+    (tmp_path / f"main.{suffix}").write_text(PROGRAM)
+    (tmp_path / f"other.{suffix}").write_text(OTHER)
+    subprocess.run(
+        [*compiler, *WARNINGS, f"main.{suffix}", f"other.{suffix}", "-o", "job", "-pthread"],
+        cwd=tmp_path, check=True,
+    )  # fmt: skip
+    file = tmp_path / "samples.csv"
+    usual = {name: value for name, value in os.environ.items() if name != "PERFLIB_SAMPLES"}
+    subprocess.run([tmp_path / "job"], check=True, env=usual)
+    assert not file.exists()
+    for _ in range(2):  # the second run is appended
+        subprocess.run([tmp_path / "job"], check=True, env={**usual, "PERFLIB_SAMPLES": str(file)})
+    taken = get("bracketed").check_samples(read_table(file))
+    counts = taken[taken["name"] != "child"].groupby(["name", "process"]).size()
+    assert counts.groupby("name").agg(list).to_dict() == {
+        "first": [30, 30], "second": [30, 30], 'a, "quoted" name': [60, 60],
+        "other file": [60, 60],
+    }  # fmt: skip
+    known = [one.name for one in BRACKET_COLUMNS if one.name in taken]
+    assert {"probe_before_ns", "chain_after_ns", "cpu_time_ns"} <= set(known)
+    assert taken["time_ns"].gt(0).all()
+
+
+def test_it_is_made_of_our_headers() -> None:
+    made = single_header()
+    assert '#include "' not in made
+    for name in ("arch.h", "core_clock.h", "bracket.h", "bracket_samples.h"):
+        lines = (COMMON / name).read_text().splitlines()
+        kept = [line for line in lines if not line.startswith('#include "')]
+        assert all(line in made for line in kept), name
+        assert made.count(f"#define {name.upper().replace('.', '_')}\n") == 1
+
+
+def test_it_has_the_licence() -> None:
+    head = re.match(r"(?://.*\n)+", single_header())
+    assert head is not None
+    licence = "".join(line[2:].removeprefix(" ") for line in head[0].splitlines(keepends=True))
+    assert licence.startswith((TOP / "LICENSE").read_text())

@@ -1,0 +1,104 @@
+"""The field's words: house words of earlier versions stay out of names, docstrings and comments.
+
+docs/glossary.md defines the words of ours that remain.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.test_packaging import MODULES, name_of
+
+# House words, each with the field's.
+INSTEAD = {
+    "told": "reported, classified, distinguishable",
+    "untold": "unclassified",
+    "tells": "reports, shows",
+    "luck": "process-to-process variation",
+    "sham": "control",
+    "unmet": "violated",
+    "seldom": "rarely; in names the quantity and unit",
+    "stretch": "segment",
+    "stretches": "segments",
+    "dear": "costly",
+    "dearer": "costlier",
+    "door": "interface",
+    "doors": "interfaces",
+    "beside": "under, next to, compared with",
+    "lies": "is at, is placed",
+    "laid": "placed, mapped",
+}
+# Names of tables that are shown side by side may say so. ("Arm" is a processor, and not here.)
+NOT_IN_NAMES = {"beside"}
+PHRASES = {
+    "held against": "compared with",
+    "left open": "inconclusive",
+    "goes on": "resumes, continues",
+    "go on": "resume, continue",
+    "without a core": "run-queue delay",
+}
+WORD = re.compile(rf"\b(?:{'|'.join([*INSTEAD, *PHRASES])})\b", re.IGNORECASE)
+PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """What a module calls its functions, classes, parameters and variables."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+
+
+def prose(path: Path, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Docstrings and comments."""
+    for node in ast.walk(tree):
+        documented = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+        if isinstance(node, documented) and (text := ast.get_docstring(node)):
+            yield getattr(node, "lineno", 1), text
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def found(path: Path) -> list[str]:
+    """Each house word of a module: its line, and the field's word."""
+    tree = ast.parse(path.read_text())
+    here = []
+    for line, name in names(tree):
+        parts = {part.lower() for part in PARTS.findall(name)} - NOT_IN_NAMES
+        here += [(line, part) for part in sorted(parts & INSTEAD.keys())]
+    for line, text in prose(path, tree):
+        here += [(line, word.lower()) for word in WORD.findall(text)]
+    words = INSTEAD | PHRASES
+    return [f"{path.name}:{line}: {word!r}: {words[word]}" for line, word in sorted(set(here))]
+
+
+ROOMS_HERE = sorted({name_of(one).split(".")[1] for one in MODULES if "." in name_of(one)})
+
+
+@pytest.mark.parametrize("room", ROOMS_HERE)
+def test_no_house_word_is_in_a_name_a_docstring_or_a_comment(room: str) -> None:
+    modules = [one for one in MODULES if f"{name_of(one)}.".startswith(f"perflib.{room}.")]
+    assert [word for one in modules for word in found(one)] == []
+
+
+def test_a_house_word_is_found(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(
+        '"""What the table told."""\nMostDear = 1  # held against it\nwarm = alarm = 2\n'
+    )
+    assert found(module) == [
+        "module.py:1: 'told': reported, classified, distinguishable",
+        "module.py:2: 'dear': costly",
+        "module.py:2: 'held against': compared with",
+    ]
