@@ -107,15 +107,12 @@ static inline int64_t bracket_throttled_ns(void) {
   return found == NULL ? -1 : strtoll(found + strlen("throttled_time "), NULL, 10);
 }
 
-static __thread int64_t bracket_last_throttled_ns;
-
 // The CPU time is read within the wall time: to read it the kernel brings its account up to date,
 // and may find just then that the thread's slice or its quota is spent. Most stops come there.
 static inline void bracket_start(bracket *b, bracket_probe before) {
   b->probe_before_ns = before.ports_ns;
   b->chain_before_ns = before.chain_ns;
-  if (bracket_last_throttled_ns == 0)
-    bracket_last_throttled_ns = bracket_throttled_ns();
+  b->throttled_ns = bracket_throttled_ns();
   b->run_delay_ns = bracket_run_delay_ns();
   b->start_ns = clock_ns();
   b->cpu_time_ns = bracket_cpu_ns();
@@ -128,13 +125,11 @@ static inline void bracket_end(bracket *b) {
   b->time_ns = clock_ns() - b->start_ns;
   int64_t delay_ns = bracket_run_delay_ns();
   b->run_delay_ns = delay_ns < 0 || b->run_delay_ns < 0 ? -1 : delay_ns - b->run_delay_ns;
-  b->throttled_ns = bracket_last_throttled_ns < 0 ? -1 : 0;
-  // The file of a quota is long: it is read only where the thread did not have the core.
-  if (b->throttled_ns == 0 && b->time_ns - b->cpu_time_ns > BRACKET_LOOKS_THROTTLED_NS) {
-    int64_t now_ns = bracket_throttled_ns();
-    b->throttled_ns = now_ns - bracket_last_throttled_ns;
-    bracket_last_throttled_ns = now_ns;
-  }
+  // The file of a quota is long: it is read again only where the thread did not have the core.
+  if (b->throttled_ns >= 0)
+    b->throttled_ns = b->time_ns - b->cpu_time_ns > BRACKET_LOOKS_THROTTLED_NS
+                          ? bracket_throttled_ns() - b->throttled_ns
+                          : 0;
   bracket_probe after = bracket_look();
   b->probe_after_ns = after.ports_ns;
   b->chain_after_ns = after.chain_ns;

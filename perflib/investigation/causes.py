@@ -210,15 +210,16 @@ def _clocks(evidence: Evidence) -> list[Candidate]:
 
 def _quotas(evidence: Evidence) -> list[Candidate]:
     """A quota stops all cores alike: one candidate, of the core that lost most."""
-    taken = _taken(evidence, "taken")
-    lost = {cpu: one.evidence.get("quota_percent", 0.0) or 0.0 for cpu, one in taken.items()}
-    cpu = max(lost, key=lost.__getitem__, default=None)
-    if cpu is None or lost[cpu] < (taken[cpu].threshold or 1.0):
+    stopped = {
+        cpu: one for cpu, one in _taken(evidence, "quota").items() if one.verdict == "supported"
+    }
+    cpu = max(stopped, key=lambda each: stopped[each].effect, default=None)
+    if cpu is None:
         return []
-    command = _command(evidence, "cpu_quota")
-    values = {"cpu": cpu, "estimate": f"{lost[cpu]:.1f} %", "quota": command or "Raise the quota."}
-    cost = Interval(lost[cpu], lost[cpu], lost[cpu])
-    return [Candidate("quota", None, cost, True, values, (taken[cpu],))]
+    finding = stopped[cpu]
+    command = _command(evidence, "cpu_quota") or "Raise the quota."
+    values = {"cpu": cpu, "estimate": sentences.estimate(finding), "quota": command}
+    return [Candidate("quota", None, _percent(finding), True, values, (finding,))]
 
 
 def _command(evidence: Evidence, check: str) -> str:
@@ -261,14 +262,13 @@ def _tasks(evidence: Evidence) -> list[Candidate]:
     softirqs = {one.cpu: one.cost.effect for one in _softirqs(evidence)}
     found = []
     for cpu, finding in taken.items():
-        quota = finding.evidence.get("quota_percent", 0.0) or 0.0
         tasks = [
             task
             for task in _bound_here_alone(taken, cpu)
             if not (task["name"].startswith("ksoftirqd/") and cpu in softirqs)
         ]
         percent = sum(task["percent"] for task in tasks)
-        rest = finding.effect - quota - softirqs.get(cpu, 0.0)
+        rest = finding.effect - softirqs.get(cpu, 0.0)
         least = finding.threshold or 1.0
         if percent >= least and finding.verdict != "refuted":
             cost, estimate = Interval(percent, percent, percent), f"{percent:.1f} %"

@@ -11,6 +11,7 @@ from perflib.experiments.code_size.claims import KNEE, SLOWER_L1I_MISSES
 from perflib.experiments.event_profile.claims import FOOTPRINT
 from perflib.experiments.kv_per_core.claims import (
     CLOCK,
+    QUOTA,
     SHARED,
     SLOWER,
     SOFTIRQ,
@@ -77,13 +78,16 @@ def total(cpu: int, percent: float, half: float = 0.5, **parts: float) -> Findin
 
 
 def share(claim: str, cpu: int, percent: float, half: float = 0.3, **evidence: Any) -> Finding:
-    of = {"shared": SHARED, "taken": TAKEN, "stolen": STOLEN, "softirq": SOFTIRQ, "clock": CLOCK}
+    of = {
+        "shared": SHARED, "quota": QUOTA, "taken": TAKEN, "stolen": STOLEN, "softirq": SOFTIRQ,
+        "clock": CLOCK,
+    }  # fmt: skip
     return of[claim].decided(
         Interval(percent, percent - half, percent + half),
         1.0,
         about={"cpu": cpu},
         facts={"share": 0.5, "kind": "NET_RX"},
-        evidence={"quota_percent": 0.0, "tasks": [], **evidence},
+        evidence={"tasks": [], **evidence},
     )
 
 

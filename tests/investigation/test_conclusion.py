@@ -60,7 +60,7 @@ NAMED: dict[str, tuple[dict[str, Sequence[Finding]], str, int | None]] = {
                     "other_task", 1),
     "unnamed tasks": ({"symptom": taken(30.0, 2.0)}, "other_task", 1),
     "quota": (
-        {"symptom": [*taken(10.0, quota_percent=10.0), *both("shared", 0, 0)]},
+        {"symptom": [*cases.healthy(), *both("quota", 10.0, 9.0), *both("shared", 0, 0)]},
         "quota",
         None,
     ),

@@ -36,7 +36,7 @@ def _smallest(run: Any) -> Measured | str:
 def _own_time(run: Any) -> Measured | str:
     """What other tasks and the hypervisor leave of the core of which they take most."""
     cores: dict[int, list[Any]] = {}
-    for claim in ("taken", "stolen"):
+    for claim in ("taken", "quota", "stolen"):
         for one in run.findings.where(claim=claim):
             cores.setdefault(one.about["cpu"], []).append(one)
     if not cores:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -74,7 +75,8 @@ class Opened:
             cwd="/",
         )
         assert self._process.stdin is not None
-        self._process.stdin.write(orders.encode())
+        with contextlib.suppress(BrokenPipeError):  # it did not start
+            self._process.stdin.write(orders.encode())
         self._process.wait()  # it continues as a child of its own, which is nobody's here
         word, _, rest = _line(self._process).partition(" ")
         if word != "ready":

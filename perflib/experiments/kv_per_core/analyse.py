@@ -147,18 +147,18 @@ def _parts(run: Run, table: KvTable, which: int, threshold: float) -> list[Findi
         ]
     quota = _share(parts.quota_share[:, which])
     tasks = run.provenance.get("tasks", {}).get(str(cpu), [])
-    remarks = [Reason("quota", {"quota": quota})] if quota.effect > threshold / 2 else []
-    if tasks:
-        names = list(dict.fromkeys(task["name"] for task in tasks))
-        remarks.append(Reason("tasks", {"tasks": names}))
+    names = list(dict.fromkeys(task["name"] for task in tasks))
+    remarks = [Reason("tasks", {"tasks": names})] if tasks else []
     known = "run_delay_ns" in table.samples and table.samples["run_delay_ns"].notna().any()
     silent = None if known else Reason("no_run_delay")
+    if quota.effect > threshold / 2:
+        found.append(claims.QUOTA.decided(quota, threshold, about=about))
     found += [
         claims.TAKEN.decided(
-            _share(parts.taken_share[:, which]),
+            _share((parts.taken_share - parts.quota_share)[:, which]),
             threshold,
             about=about,
-            evidence={"quota_percent": quota.effect, "tasks": tasks},
+            evidence={"tasks": tasks},
             prevented=silent,
             remarks=remarks,
         ),

@@ -10,6 +10,7 @@ SLOWER = _CLAIMS["slower"]
 CLOCK = _CLAIMS["clock"]
 SHARED = _CLAIMS["shared"]
 TAKEN = _CLAIMS["taken"]
+QUOTA = _CLAIMS["quota"]
 STOLEN = _CLAIMS["stolen"]
 SOFTIRQ = _CLAIMS["softirq"]
 TOTAL = _CLAIMS["total"]
@@ -19,7 +20,7 @@ PAIR_PART = _CLAIMS["pair_part"]
 NESTED_PAGING = _CLAIMS["nested_paging"]
 
 CLAIMS = (
-    SLOWER, CLOCK, SHARED, TAKEN, STOLEN, SOFTIRQ, TOTAL, INTERFERENCE, TIME_PER_EVENT,
-    PAIR_PART, NESTED_PAGING,
+    SLOWER, CLOCK, SHARED, QUOTA, TAKEN, STOLEN, SOFTIRQ, TOTAL, INTERFERENCE,
+    TIME_PER_EVENT, PAIR_PART, NESTED_PAGING,
 )  # fmt: skip
 """The claims, in the order in which they are made."""

@@ -96,9 +96,9 @@ def test_a_quota_is_named_whether_or_not_the_kernel_counts_it_as_waiting(
     if within_delay:
         table["run_delay_ns"] = table["run_delay_ns"] + stopped
     found = findings(table)
-    assert found["cpu1 taken"].low < 10 < found["cpu1 taken"].high
-    assert found["cpu1 taken"].evidence["quota_percent"] == pytest.approx(10, abs=1.5)
-    assert "quota" in found["cpu1 taken"].reason
+    assert found["cpu1 quota"].low < 10 < found["cpu1 quota"].high
+    assert found["cpu1 quota"].plain.startswith("A quota of CPU time")
+    assert found["cpu1 taken"].verdict == "refuted"
     assert found["cpu1 stolen"].verdict == "refuted"
 
 
