@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -57,8 +58,12 @@ def mystery(
         assert isinstance(machine, Mystery)
         _tell(machine)
         shell = [os.environ.get("SHELL") or "/bin/sh"]
+        # The job above is started by a `perflib` that need not be among the user's commands.
+        paths = [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]
         try:
-            subprocess.run([*(command or shell)], check=False)
+            subprocess.run(
+                [*(command or shell)], check=False, env={**os.environ, "PATH": ":".join(paths)}
+            )
         except OSError as error:
             msg = f"{shlex.join(command or shell)} cannot be started: {error.strerror}"
             raise UserError(msg) from error

@@ -39,6 +39,15 @@ def test_a_command_runs_while_it_is_open_and_the_answer_is_judged(tmp_path: Path
     assert f"perflib-{os.getpid()}" not in Path("/proc/self/cgroup").read_text()
 
 
+def test_perflib_is_a_command_there_wherever_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    out = tmp_path / "version"
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    call(str(seed_of(NOTHING)), "--level", "medium", "--", "sh", "-c", f"perflib --version > {out}")
+    assert "version" in out.read_text()
+
+
 def test_where_nobody_can_be_asked_it_says_so() -> None:
     done = call(str(seed_of(NOTHING)), "--level", "medium", "--", "true")
     assert done.exit_code == 0
