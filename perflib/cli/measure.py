@@ -153,7 +153,7 @@ def _recorded(name: str, wanted: Wanted, machine: str) -> tuple[Experiment, Run]
     experiment = get(name)
     params = _params(experiment, wanted.assignments, wanted.preset)
     tag = os.environ.get("PERFLIB_TAG", "")
-    return experiment, recordings.recorded(experiment, machine, params, tag)
+    return experiment, recordings.recorded(experiment, machine, params, tag, named_only=True)
 
 
 def _file_of(machine: str, run: Run) -> Path:

@@ -18,11 +18,12 @@ from perflib import experiments
 from perflib.framework import configured, recordings
 from perflib.framework.params import Params
 from perflib.lab.fields import Fields
+from perflib.lab.interface import RunView, bound
 from perflib.lab.markup import escape
 from perflib.lab.summary import summary
 from perflib.lab.tables import STYLE, verdicts
 from perflib.lab.theme import figures, png
-from perflib.measure.progress import left
+from perflib.measure.progress import half_width, left
 from perflib.measure.schedule import Status
 from perflib.model.errors import PerflibError, UserError
 from perflib.model.finding import Finding
@@ -46,7 +47,7 @@ _STYLE = (
 class Form(widgets.VBox):
     """The form of one experiment. ``run`` is the finished run, ``findings`` what it says."""
 
-    run: Run | None
+    run: RunView | None
     findings: list[Finding]
 
     def __init__(self, name: str) -> None:
@@ -192,8 +193,9 @@ class Form(widgets.VBox):
     def _measure(self, params: Params) -> None:
         try:
             measured = self._taken(params)
-            self.findings = self.experiment.analyse(measured)
-            self.run = measured
+            run = bound(measured)
+            self.findings = run.findings
+            self.run = run
             self._draw(measured)
             self._finish(measured)
         except PerflibError as error:
@@ -216,7 +218,7 @@ class Form(widgets.VBox):
             whole_s = status.elapsed_s + status.left_s
             self._bar.value = max(self._bar.value, status.elapsed_s / max(1e-9, whole_s))
             if not self._stop.is_set():
-                width = "" if status.half_width is None else f", ±{status.half_width:.2f} points"
+                width = half_width(status, " points")
                 self._status.value = f"round {status.rounds + 1}{width}{left(status.left_s)}"
             begin = monotonic()
             if status.rounds < self.experiment.live_rounds or begin < self._next_draw:

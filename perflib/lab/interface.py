@@ -256,7 +256,8 @@ class ExperimentView:
             environment, if it is not given.
         recorded
             A recorded machine (``pl.recorded()`` lists them), or a folder of runs with a ``/`` in
-            its path: its run with these parameters is given, and nothing is measured.
+            its path: its run with the parameters that are named here is given, and nothing is
+            measured.
         given
             Parameters by name.
 
@@ -274,7 +275,9 @@ class ExperimentView:
         if recorded:
             from perflib.framework import recordings
 
-            given_run = bound(recordings.recorded(self._experiment, recorded, wanted, tag))
+            given_run = bound(
+                recordings.recorded(self._experiment, recorded, wanted, tag, named_only=True)
+            )
             print(f"nothing is measured: recorded on {recording_of(given_run)}")
             return given_run
         with Reporter(self.title) as progress:

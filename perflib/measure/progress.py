@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
@@ -19,6 +20,12 @@ _ENDLESS_S = 1e7  # who gives such a budget ends the run by hand
 def left(left_s: float) -> str:
     """How long it takes at most, for a list of words; nothing of a run without an end."""
     return f", {left_s:.0f} s left at most" if left_s < _ENDLESS_S else ""
+
+
+def half_width(status: Status, unit: str = "") -> str:
+    """How well the result is known so far, for a list of words; nothing before that."""
+    known = status.half_width is not None and math.isfinite(status.half_width)
+    return f", ±{status.half_width:.2f}{unit}" if known else ""
 
 
 class Working:
@@ -94,9 +101,7 @@ class Reporter(Working):
         """Show where the measurement stands."""
         if status.note:
             self._say(visible(status.note))
-        words = f"round {status.rounds + 1}{left(status.left_s)}"
-        if status.half_width is not None:
-            words += f", ±{status.half_width:.2f}"
+        words = f"round {status.rounds + 1}{left(status.left_s)}{half_width(status)}"
         if self._bar is not None:
             share = status.elapsed_s / max(1e-9, status.elapsed_s + status.left_s)
             self._bar.n = max(self._bar.n, round(100 * share))

@@ -92,6 +92,22 @@ def test_what_was_not_recorded_is_a_sentence(
         given(machine, **params)
 
 
+@pytest.mark.parametrize("name", sorted({one.experiment for one in EVERY}))
+def test_without_a_parameter_the_recorded_ones_count(name: str) -> None:
+    view = pl.experiment(name)
+    machine = next(one.machine for one in EVERY if one.experiment == name)
+    run = view.run(recorded=machine)
+    assert run.provenance["recording"]["machine"] == machine
+
+
+def test_a_parameter_that_is_named_must_be_the_recorded_one() -> None:
+    view = pl.experiment("code_segment")
+    sizes = view.run(recorded="intel-guest").params["simulated_sizes"]
+    assert sizes != view.params().model_dump()["simulated_sizes"]
+    with pytest.raises(UserError, match=r"differs .*in simulated_sizes = 8 \("):
+        view.run(recorded="intel-guest", simulated_sizes=8)
+
+
 def test_nothing_is_measured_or_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
     run = pl.experiment("machine").run(recorded="intel-guest")

@@ -140,12 +140,14 @@ def described(machine: str) -> dict[str, Any]:
     return {**first.provenance["machine"], "recorded": f"{machine}: {first.title}"}
 
 
-def recorded(experiment: Experiment, machine: str, params: Params, tag: str = "") -> Run:
+def recorded(
+    experiment: Experiment, machine: str, params: Params, tag: str = "", *, named_only: bool = False
+) -> Run:
     """The recorded run with these parameters; provenance ``recording`` says where it is from.
 
-    All parameters of the experiment's own must be the recorded ones, but for thresholds of the
-    analysis, which count as they are given. Conditions (``budget_s``, ``cores``, ``seed`` ...) and
-    the tag choose among several such runs.
+    All parameters of the experiment's own must be the recorded ones (with ``named_only`` those
+    that ``params`` were made with), but for thresholds of the analysis, which count as they are
+    given. Conditions (``budget_s``, ``cores``, ``seed`` ...) and the tag choose among several.
 
     Raises
     ------
@@ -161,6 +163,10 @@ def recorded(experiment: Experiment, machine: str, params: Params, tag: str = ""
     wanted = params.model_dump(mode="json")
     has = [experiment.current_params(one.params).model_dump(mode="json") for one in ours]
     differ = [_differences(wanted, one) for one in has]
+    if named_only:  # what nobody named is what was recorded
+        fits = [one for one in differ if not params.model_fields_set.intersection(one)]
+        fewest = min((len(one) for one in fits), default=0)
+        differ = [[] if one in fits and len(one) == fewest else one for one in differ]
     nearest = min(range(len(ours)), key=lambda i: len(differ[i]))
     if differ[nearest]:
         raise UserError(_no_such(experiment, machine, wanted, has[nearest], differ[nearest]))
