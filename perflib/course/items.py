@@ -6,18 +6,20 @@ An answer is judged by relations that hold on any machine: a prediction is in th
 
 from __future__ import annotations
 
+import inspect
 import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from perflib.model.errors import UserError, choose
 
 _NEAR = 2.0  # times too large or too small: nearly right
 _FACTOR = 1.1  # a prediction this close to an end of the interval counts as within it
 _CASES = 40
+_T = TypeVar("_T")
 _WHOLE = 1000  # from here on, numbers are shown without decimals
 
 
@@ -80,8 +82,18 @@ class Item(ABC):
         Raises
         ------
         UserError
-            The answer is of another kind than what is asked.
+            The answer is of another kind than what is asked, or what it is about was not given.
         """
+
+    def _asked(self, judging: Callable[..., _T], *given: Any) -> _T:
+        signature = inspect.signature(judging)
+        try:
+            signature.bind(*given)
+        except TypeError:
+            named = ", ".join(signature.parameters)
+            msg = f"give {self.name!r} what it is about, too: lab.check({self.name!r}, {named})"
+            raise UserError(msg) from None
+        return judging(*given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +117,7 @@ class Prediction(Item):
         guess = number(answer)
         if not evidence:
             return Judged(1.0, f"you predict {guess:g} {self.unit}")
-        found = self.measured(*evidence)
+        found = self._asked(self.measured, *evidence)
         if isinstance(found, str):
             return Judged(1.0, f"you predicted {guess:g} {self.unit}; nothing to compare: {found}")
         return Judged(1.0, f"you predicted {guess:g} {self.unit}: {agree(guess, found, self.unit)}")
@@ -159,7 +171,7 @@ class Relation(Item):
 
     def judge(self, answer: Any, *evidence: Any) -> Judged:
         """Ask the relation."""
-        return self.holds(answer, *evidence)
+        return self._asked(self.holds, answer, *evidence)
 
 
 @dataclass(frozen=True, kw_only=True)

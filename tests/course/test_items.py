@@ -226,3 +226,14 @@ def test_a_lesson_is_named_as_its_notebook() -> None:
         declared("05_code_segmnt")
     with pytest.raises(UserError, match="unknown exercise '99'"):
         declared("code_segment").item("99")
+
+
+def test_an_answer_without_what_it_is_about_says_what_to_give() -> None:
+    def same(answer: Any, run: Any, again: Any) -> Judged:
+        return Judged(float(answer == run == again), "")
+
+    asked = Relation(name="3", holds=same)
+    assert asked.judge(1, 1, 1).share == 1.0
+    for given in ((), (1,), (1, 1, 1)):
+        with pytest.raises(UserError, match=r"lab\.check\('3', answer, run, again\)"):
+            asked.judge(1, *given)
