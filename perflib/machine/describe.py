@@ -23,7 +23,7 @@ from perflib.machine.hardware.caches import Cache, caches
 from perflib.machine.hardware.cpuid import Leaves, leaves_or_reason, signature
 from perflib.machine.hardware.firmware import firmware
 from perflib.machine.hardware.known_tlbs import known_tlbs
-from perflib.machine.hardware.microarch import microarchitecture
+from perflib.machine.hardware.microarch import processor
 from perflib.machine.hardware.topology import Topology, topology
 from perflib.machine.identity import identity
 from perflib.machine.settings.knobs import KNOBS
@@ -47,10 +47,10 @@ def describe(root: Path = Path("/"), *, leaves: Leaves | None = None) -> dict[st
         if root == Path("/"):
             leaves, missing = leaves_or_reason()
     known = signature(root, leaves)
-    name = microarchitecture(known)
     cpuinfo = fields(root / "proc/cpuinfo")
     places = topology(root)
     found = caches(root)
+    name = processor(root, leaves, found)
     tlbs = known_tlbs(leaves, name)
     host = hypervisor.hypervisor(root, leaves)
     flags = (cpuinfo.get("flags") or cpuinfo.get("Features") or "").split()

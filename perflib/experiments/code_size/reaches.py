@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perflib.machine.hardware.cpuid import leaves_or_reason, signature
-from perflib.machine.hardware.known_tlbs import known_tlbs, tlbs_of
-from perflib.machine.hardware.microarch import microarchitecture
+from perflib.machine.hardware.known_tlbs import tlbs_here, tlbs_of
 from perflib.machine.hardware.tlbs import reach_bytes
 
 
@@ -48,6 +46,4 @@ class Reaches:
 
 def itlb_reach_bytes() -> int:
     """How much code this machine's first-level instruction TLB reaches; 0 where nothing says so."""
-    leaves, _ = leaves_or_reason()
-    known = known_tlbs(leaves, microarchitecture(signature(known=leaves)))
-    return reach_bytes(known.tlbs, "instruction", level=1)
+    return reach_bytes(tlbs_here().tlbs, "instruction", level=1)

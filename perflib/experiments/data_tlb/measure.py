@@ -20,10 +20,8 @@ from perflib.experiments.data_tlb.trials import (
 from perflib.framework.experiment import Session
 from perflib.framework.page_control import PageControl, timed_pairs
 from perflib.machine.hardware.caches import caches
-from perflib.machine.hardware.cpuid import leaves_or_reason, signature
-from perflib.machine.hardware.known_tlbs import known_tlbs
+from perflib.machine.hardware.known_tlbs import tlbs_here
 from perflib.machine.hardware.memory import free_bytes
-from perflib.machine.hardware.microarch import microarchitecture
 from perflib.machine.hardware.tlbs import reach_bytes
 from perflib.measure.arrays import LINE_BYTES, Arrays
 from perflib.measure.pages.backings import resolve
@@ -45,9 +43,7 @@ _LEAST_ROUNDS = 16  # for batches of two rounds or more
 
 def _known_entries(level: int) -> int:
     """For pages of 4 KiB; 0 where nothing says so."""
-    leaves, _ = leaves_or_reason()
-    known = known_tlbs(leaves, microarchitecture(signature(known=leaves)))
-    return reach_bytes(known.tlbs, "data", level) // _PAGE
+    return reach_bytes(tlbs_here().tlbs, "data", level) // _PAGE
 
 
 def _cached_lines(cpus: Sequence[int]) -> int:

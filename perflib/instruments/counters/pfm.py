@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perflib.machine.hardware.cpuid import signature
-from perflib.machine.hardware.microarch import microarchitecture
+from perflib.machine.hardware.microarch import processor
 from perflib.model.errors import MeasurementError, UserError, choose
 
 LIBRARY = "libpfm.so.4"
@@ -267,7 +266,7 @@ def this_cpu(root: Path = Path("/")) -> str | None:
     that has no PMU too.
     """
     cores = [pmu for pmu in pmus() if pmu.kind == "core"]
-    design = microarchitecture(signature(root))
+    design = processor(root)
     for word in (design.product, design.name):
         if _PMU_OF.get(word) in {pmu.name for pmu in cores}:
             return _PMU_OF[word]

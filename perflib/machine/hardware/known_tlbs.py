@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perflib.machine.hardware.cpuid import Leaves
-from perflib.machine.hardware.microarch import Microarchitecture
+from perflib.machine.hardware.cpuid import Leaves, leaves_or_reason
+from perflib.machine.hardware.microarch import Microarchitecture, processor
 from perflib.machine.hardware.tlbs import Tlb, decode_tlbs, listed
 
 _TABLE = Path(__file__).with_name("published_tlbs.toml")
@@ -44,6 +44,12 @@ def known_tlbs(leaves: Leaves, name: Microarchitecture) -> KnownTlbs:
     if reported:
         return KnownTlbs(reported, "CPUID")
     return published_tlbs(name.name)
+
+
+def tlbs_here() -> KnownTlbs:
+    """The same of this machine."""
+    leaves, _ = leaves_or_reason()
+    return known_tlbs(leaves, processor(leaves=leaves))
 
 
 def published_tlbs(microarchitecture: str) -> KnownTlbs:

@@ -3,18 +3,23 @@
 The names are data, in microarch.toml.
 
 Never from feature flags: a hypervisor hides some, and what is left is that of an older processor.
-A hypervisor may hide family and model too (then nothing helps), but rarely does.
+A hypervisor may give another family and model, too. So a name is held against the private caches:
+where they are not that core's, the processor only presents itself as one, and no table is asked
+about that name.
 """
 
 from __future__ import annotations
 
 import functools
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perflib.machine.hardware.cpuid import Signature
+from perflib.machine.hardware import cpuid
+from perflib.machine.hardware.caches import Cache, caches
+from perflib.machine.hardware.cpuid import Leaves, Signature
 
 
 @dataclass(frozen=True)
@@ -32,8 +37,31 @@ class Microarchitecture:
         return self.name if self.product in ("", self.name) else f"{self.name} ({self.product})"
 
 
+def processor(
+    root: Path = Path("/"), leaves: Leaves | None = None, found: Iterable[Cache] | None = None
+) -> Microarchitecture:
+    """The machine's processor; where its caches are not those of its name, the name says so.
+
+    ``root``: where /proc and /sys are found. ``leaves``, ``found``: its CPUID and caches, if read.
+    """
+    presented = microarchitecture(cpuid.signature(root, leaves))
+    known = _known()["caches"]
+    found = caches(root) if found is None else found
+    sizes = {f"{one.level} {one.kind}": one.size_bytes >> 10 for one in found}
+    private = [sizes.get(key, 0) for key in ("1 data", "1 instruction", "2 unified")]
+    if presented.name not in known or not all(private) or private in _known()["invented"]:
+        return presented
+    if private in known[presented.name]:
+        return presented
+    alike = [name for name, all_sizes in known.items() if private in all_sizes]
+    what = f"those of {' or '.join(alike)}" if alike else "not that core's"
+    listed = "L1d {} KiB, L1i {} KiB, L2 {} KiB".format(*private)
+    words = f"presents itself as {presented}, but its caches are {what} ({listed})"
+    return Microarchitecture(words, "")
+
+
 def microarchitecture(signature: Signature) -> Microarchitecture:
-    """The name; ``unknown (...)`` with the numbers for a processor that is not listed."""
+    """The name by the numbers; ``unknown (...)`` with them for a processor that is not listed."""
     family, model = signature.family, signature.model
     stepping = signature.stepping or 0
     rows: list[dict[str, Any]] = []
@@ -65,5 +93,5 @@ def microarchitecture(signature: Signature) -> Microarchitecture:
 
 
 @functools.cache
-def _known() -> dict[str, list[dict[str, Any]]]:
+def _known() -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_suffix(".toml").read_text())

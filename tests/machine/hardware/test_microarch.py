@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from perflib.machine.hardware.caches import Cache, CacheKind
 from perflib.machine.hardware.cpuid import Signature, signature
-from perflib.machine.hardware.microarch import microarchitecture
+from perflib.machine.hardware.known_tlbs import published_tlbs
+from perflib.machine.hardware.microarch import microarchitecture, processor
 from tests.machine import trees
 from tests.machine.dumps import dump
 
@@ -54,6 +56,31 @@ def test_one_model_number_for_three_products(stepping: int, product: str) -> Non
 def test_names(numbers: tuple[str, int | None, int | None, int | None], name: str | None) -> None:
     found = str(microarchitecture(Signature(*numbers)))
     assert found == name if name else found.startswith("unknown (unknown vendor")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ((48, 32, 512), ""),
+        ((48, 64, 2048), "its caches are those of Redwood Cove (L1d 48 KiB"),
+        ((48, 32, 2048), "those of Golden Cove or Raptor Cove"),
+        ((99, 32, 2048), "not that core's"),
+        ((32, 32, 4096), ""),  # QEMU's own
+        ((48, 32, 0), ""),  # not known whole
+    ],
+)
+def test_a_name_whose_caches_are_others(sizes: tuple[int, int, int], said: str) -> None:
+    """A hypervisor that gives the family and model of Rocket Lake."""
+    kinds: tuple[CacheKind, ...] = ("data", "instruction", "unified")
+    found = [
+        Cache(1 + (kind == "unified"), kind, size << 10, None, None, None, ())
+        for kind, size in zip(kinds, sizes, strict=True)
+    ]
+    leaves = {(0x0, 0): (0x1B, 0x756E6547, 0x6C65746E, 0x49656E69), (0x1, 0): (0x000A0671, 0, 0, 0)}
+    name = str(processor(leaves=leaves, found=found))
+    assert name.startswith("presents itself as Cypress Cove (Rocket Lake), but" if said else "Cyp")
+    assert said in name
+    assert not published_tlbs(name).tlbs
 
 
 def test_arm_from_cpuinfo(tmp_path: Path) -> None:
