@@ -18,7 +18,6 @@ from perflib import experiments
 from perflib.framework import configured, recordings
 from perflib.framework.params import Params
 from perflib.lab.fields import Fields
-from perflib.lab.interface import RunView, bound
 from perflib.lab.markup import escape
 from perflib.lab.summary import summary
 from perflib.lab.tables import STYLE, verdicts
@@ -47,11 +46,12 @@ _STYLE = (
 class Form(widgets.VBox):
     """The form of one experiment. ``run`` is the finished run, ``findings`` what it says."""
 
-    run: RunView | None
+    run: Run | None
     findings: list[Finding]
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, bound: Callable[[Run], Run] = lambda run: run) -> None:
         self.run = None
+        self._bound = bound  # to its experiment
         self.findings = []
         self.experiment = experiments.get(name)
         self._thread: threading.Thread | None = None
@@ -193,9 +193,8 @@ class Form(widgets.VBox):
     def _measure(self, params: Params) -> None:
         try:
             measured = self._taken(params)
-            run = bound(measured)
-            self.findings = run.findings
-            self.run = run
+            self.findings = self.experiment.analyse(measured)
+            self.run = self._bound(measured)
             self._draw(measured)
             self._finish(measured)
         except PerflibError as error:

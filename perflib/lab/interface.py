@@ -312,7 +312,7 @@ class ExperimentView:
         with installed():
             from perflib.lab.form import Form
 
-        return Form(self.name)
+        return Form(self.name, bound)
 
     def published(self) -> pd.DataFrame | None:
         """What others measured."""

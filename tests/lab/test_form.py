@@ -10,6 +10,7 @@ import pytest
 
 from perflib import experiments
 from perflib.lab.form import Form
+from perflib.lab.interface import RunView, experiment
 from perflib.lab.summary import summary
 from perflib.measure.schedule import Status
 from perflib.model.errors import MeasurementError
@@ -25,7 +26,7 @@ def type_in(shown: Form, **values: Any) -> None:
 
 
 def small() -> Form:
-    shown = Form("machine")
+    shown = experiment("machine").form()
     type_in(shown, budget_s="0.4", spin_ms="20")
     return shown
 
@@ -91,7 +92,8 @@ def test_run_measures_draws_and_keeps(tmp_path: Path) -> None:
     assert f"kept as run {shown.run.id}" in shown.status
     assert run_files.load(shown.run.id).params["spin_ms"] == 20
     assert {finding.subject for finding in shown.findings} >= {"cpu0"}
-    assert list(shown.run.summary()) == list(summary(shown.findings))
+    assert isinstance(shown.run, RunView)
+    assert list(shown.run.summary()) == summary(shown.findings)
     assert shown.figure_png.startswith(b"\x89PNG")
     assert not shown.run_button.disabled
     assert not shown.save_button.disabled
