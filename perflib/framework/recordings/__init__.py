@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import Params
+from perflib.machine.hardware import microarch
 from perflib.model.errors import MeasurementError, UserError, choose
 from perflib.model.run import is_exercise
 from perflib.store.reading import read_records, read_run
@@ -137,7 +138,10 @@ def described(machine: str) -> dict[str, Any]:
         There is no such machine.
     """
     first = recordings(machine)[0]  # runs that are added later change nothing
-    return {**first.provenance["machine"], "recorded": f"{machine}: {first.title}"}
+    return {
+        **microarch.described(first.provenance["machine"]),
+        "recorded": f"{machine}: {first.title}",
+    }
 
 
 def recorded(
@@ -206,7 +210,8 @@ def _given(one: Recording, params: dict[str, Any]) -> Run:
     run = read_run(one.path)
     day = str(run.provenance.get("start", ""))[:10]
     note = {"machine": one.machine, "title": one.title, "day": day}
-    return replace(run, params=params, provenance={**run.provenance, "recording": note})
+    known = {"machine": microarch.described(run.provenance.get("machine", {})), "recording": note}
+    return replace(run, params=params, provenance={**run.provenance, **known})
 
 
 def _no_such(

@@ -3,7 +3,7 @@
 The names are data, in microarch.toml.
 
 Never from feature flags: a hypervisor hides some, and what is left is that of an older processor.
-A hypervisor may give another family and model, too. So a name is held against the private caches:
+A hypervisor may give another family and model, too. So a name is compared with the private caches:
 where they are not that core's, the processor only presents itself as one, and no table is asked
 about that name.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,11 +44,26 @@ def processor(
 
     ``root``: where /proc and /sys are found. ``leaves``, ``found``: its CPUID and caches, if read.
     """
-    presented = microarchitecture(cpuid.signature(root, leaves))
-    known = _known()["caches"]
     found = caches(root) if found is None else found
-    sizes = {f"{one.level} {one.kind}": one.size_bytes >> 10 for one in found}
-    private = [sizes.get(key, 0) for key in ("1 data", "1 instruction", "2 unified")]
+    kib = {(one.level, str(one.kind)): one.size_bytes >> 10 for one in found}
+    return _compared(cpuid.signature(root, leaves), kib)
+
+
+def described(machine: Mapping[str, Any]) -> dict[str, Any]:
+    """The description of a machine in a run's provenance, its name as it is given today."""
+    if machine.get("family") is None:
+        return dict(machine)
+    numbers = Signature(*(machine[key] for key in ("vendor", "family", "model", "stepping")))
+    found = machine.get("caches") or ()
+    kib = {(one["level"], one["kind"]): one["size_bytes"] >> 10 for one in found}
+    name = _compared(numbers, kib)
+    return {**machine, "microarchitecture": name.name, "product": name.product}
+
+
+def _compared(numbers: Signature, kib: Mapping[tuple[int, str], int]) -> Microarchitecture:
+    presented = microarchitecture(numbers)
+    known = _known()["caches"]
+    private = [kib.get(key, 0) for key in ((1, "data"), (1, "instruction"), (2, "unified"))]
     if presented.name not in known or not all(private) or private in _known()["invented"]:
         return presented
     if private in known[presented.name]:

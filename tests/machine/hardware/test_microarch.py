@@ -7,7 +7,7 @@ import pytest
 from perflib.machine.hardware.caches import Cache, CacheKind
 from perflib.machine.hardware.cpuid import Signature, signature
 from perflib.machine.hardware.known_tlbs import published_tlbs
-from perflib.machine.hardware.microarch import microarchitecture, processor
+from perflib.machine.hardware.microarch import described, microarchitecture, processor
 from tests.machine import trees
 from tests.machine.dumps import dump
 
@@ -81,6 +81,19 @@ def test_a_name_whose_caches_are_others(sizes: tuple[int, int, int], said: str) 
     assert name.startswith("presents itself as Cypress Cove (Rocket Lake), but" if said else "Cyp")
     assert said in name
     assert not published_tlbs(name).tlbs
+
+
+def test_a_run_of_then_has_the_name_of_today() -> None:
+    machine = {
+        "vendor": "GenuineIntel", "family": 6, "model": 0xA7, "stepping": 1,
+        "microarchitecture": "Cypress Cove", "product": "Rocket Lake",
+        "caches": [{"level": 1, "kind": "data", "size_bytes": 49152},
+                   {"level": 1, "kind": "instruction", "size_bytes": 65536},
+                   {"level": 2, "kind": "unified", "size_bytes": 2 << 20}],
+    }  # fmt: skip
+    assert "those of Redwood Cove" in described(machine)["microarchitecture"]
+    assert described({**machine, "caches": []}) == {**machine, "caches": []}
+    assert described({"hostname": "x"}) == {"hostname": "x"}
 
 
 def test_arm_from_cpuinfo(tmp_path: Path) -> None:
