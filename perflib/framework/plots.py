@@ -34,6 +34,15 @@ _CORE_COLOURS = ("C0", "C1", "C2", "C3", "C4", "C5", "C9", "0.15")  # those seen
 _MAX_COLOURED = 8
 _MAX_COUNTERS = 20
 _SOURCES = {"measured": "C0", "simulated": "C1"}
+COLOURS = {
+    # parts of a core's time
+    "own speed": "C0", "own speed or sibling": "C9", "clock": "C1", "interrupts": "C2",
+    "sibling": "C3", "other tasks": "C4", "hypervisor": "C5",
+    # kinds of pages
+    "4k": "C0", "thp": "C1", "collapse": "C2", "hugetlb": "C3", "hugetlb_1g": "C4",
+    "hugectl": "C5", "loaded": "C8",
+}  # fmt: skip
+"""One thing has one colour, whatever else its figure shows."""
 _KIB = 1024
 _STEPS = {  # ticks of a decade, on an axis whose ends are so many times apart at most
     2.0: (1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9),

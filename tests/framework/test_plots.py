@@ -6,8 +6,10 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from perflib.framework.plots import core_style, core_styles, log_ticks, slowdowns, slowest
+from perflib.framework.plots import COLOURS, core_style, core_styles, log_ticks, slowdowns, slowest
 from perflib.lab.theme import themed
+from perflib.measure.pages.kinds import BACKINGS, DATA_BACKINGS, PROGRAMS_ONLY
+from perflib.stats.decomposition import PARTS, UNDIVIDED
 
 
 def test_cores_of_one_machine_look_unlike() -> None:
@@ -67,3 +69,10 @@ def test_a_logarithmic_axis_has_plain_numbers(low: float, high: float, expected:
     labels = {tick.get_position()[0]: tick.get_text() for tick in axes.get_xticklabels()}
     assert [text for place, text in labels.items() if low <= place <= high] == expected
     assert not any(tick.get_text() for tick in axes.get_xticklabels(minor=True))
+
+
+def test_each_part_and_each_kind_of_pages_has_one_colour() -> None:
+    kinds = ({UNDIVIDED, *PARTS}, {*BACKINGS, *DATA_BACKINGS, PROGRAMS_ONLY})
+    assert COLOURS.keys() == set.union(*kinds)
+    for names in kinds:
+        assert len({COLOURS[name] for name in names}) == len(names)

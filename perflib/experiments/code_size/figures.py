@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from perflib.experiments.code_size.reaches import Reaches
 from perflib.framework.plots import (
     ABOVE,
+    COLOURS,
     MARKS,
     doubling,
     intervals,
@@ -64,12 +65,12 @@ def times(frame: pd.DataFrame, reaches: Reaches, step: str) -> Figure:
     """Time of a step against the size of the code, on each core and each kind of pages."""
     pattern = str(frame["pattern"].iloc[0])
     figure, axes = panel(8, 4.6)
-    for i, (backing, of_backing) in enumerate(frame.groupby("backing", sort=False)):
+    for backing, of_backing in frame.groupby("backing", sort=False):
         curves = of_backing.groupby(["state", "cpu"], sort=False, dropna=False)
         for j, ((state, cpu), mine) in enumerate(curves):
             core = f"cpu{cpu}" if isinstance(cpu, int | np.integer) else "all cores"
             style: dict[str, Any] = {
-                "color": f"C{i}",
+                "color": COLOURS.get(str(backing), "C6"),
                 "ls": "-" if j == 0 else "--",
                 "alpha": 1 / (1 + 0.3 * j),
             }

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from perflib.experiments.kv_per_core.analyse import tables
-from perflib.framework.plots import core_styles, intervals, log_ticks, panel, slowest
+from perflib.framework.plots import COLOURS, core_styles, intervals, log_ticks, panel, slowest
 from perflib.model.run import Run
 from perflib.stats.decomposition import PARTS, UNDIVIDED
 
@@ -37,7 +37,7 @@ def _parts(parts: pd.DataFrame) -> Figure:
     for name in (UNDIVIDED, *PARTS):
         if name in table:
             height = table[name].fillna(0.0).clip(lower=0.0).to_numpy()
-            axes.bar(place, height, bottom=bottom, width=0.7, label=name)
+            axes.bar(place, height, bottom=bottom, width=0.7, label=name, color=COLOURS[name])
             bottom += height
     axes.plot(place, table["total"], "_", color="0.2", ms=18, mew=2, label="total")
     axes.set_ylabel("mean time of an event (ms)")
