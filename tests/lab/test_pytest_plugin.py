@@ -67,7 +67,7 @@ def test_rounds_across_tests_a_verdict_and_a_baseline(tmp_path: Path) -> None:
     words = ("--perflib-budget=1.5s", "--perflib-fail-above=3%", "--perflib-save")
     chosen = ("-k", "not fails", "--perflib-json=out.json")
     done = session(tmp_path, *words, *chosen)
-    assert "The baseline has 0 sessions" in done.stdout, done.stdout + done.stderr
+    assert "Sessions in the baseline: 0" in done.stdout, done.stdout + done.stderr
     twice, alone = json.loads((tmp_path / "out.json").read_text())["benchmarks"]
     assert twice["longer_percent"] > 50
     assert twice["sentence"] in done.stdout
@@ -79,7 +79,7 @@ def test_rounds_across_tests_a_verdict_and_a_baseline(tmp_path: Path) -> None:
     assert list(json.loads(kept.read_text())) == ["test_it.py::test_by_itself"]
     done = session(tmp_path, "--perflib-budget=0.5s", "-k", "itself")
     assert done.returncode == 0
-    assert "The baseline has 1 sessions" in done.stdout
+    assert "Sessions in the baseline: 1" in done.stdout
     assert "runs again" not in done.stdout  # a test alone is measured, too
 
 
