@@ -28,6 +28,7 @@ from perflib.experiments.aliasing.erasure_coding.layouts import (
 from perflib.experiments.aliasing.erasure_coding.table import ErasureTable
 from perflib.framework.brackets import bracket_columns
 from perflib.framework.experiment import Session
+from perflib.framework.results import results
 from perflib.kernels import build, record
 from perflib.machine.hardware.memory import free_bytes
 from perflib.measure.conditions import Conditions
@@ -289,7 +290,11 @@ class ErasureTrials(Workers):
         _open(worker, chosen.method, self._code)
         parts = [self._samples(worker, wanted, layout) for layout in layouts]
         _call(worker, "erasure_close")
-        return {name: [one for part in parts for one in part[name]] for name in parts[0]}
+        wrong = {name for part in parts for name in part} - parts[0].keys()
+        return {
+            name: [one for part in parts for one in part.get(name, [None] * len(part["ok"]))]
+            for name in (*parts[0], *wrong)
+        }
 
     def _samples(self, worker: Worker, wanted: Configuration, layout: str) -> Columns:
         cpu = self._conditions[wanted.core].cpu
@@ -300,7 +305,8 @@ class ErasureTrials(Workers):
         done, slices = _encode(
             worker, int(repeats > 1), repeats, int(examined["slices"]), self._code
         )
-        right = int(done["parity_checksum"]) == examined["parity_checksum"]
+        expected, found = examined["parity_checksum"], int(done["parity_checksum"])
+        right = found == expected
         here = int(done["cpu"]) == cpu
         if not placed:
             self.problems[f"blocks did not begin where layout {layout!r} has them"] = None
@@ -324,5 +330,6 @@ class ErasureTrials(Workers):
             "start_ns": timed["start_ns"].tolist(),
             "time_ns": timed["time_ns"].tolist(),
             "data_bytes": slices["data_bytes"].tolist(),
+            **results([expected] * len(slices), [found] * len(slices)),
             **bracket_columns(timed),
         }
