@@ -18,6 +18,7 @@ _CLAIMS = read_claims(__file__)
 CORE_WRONG = _CLAIMS["core_wrong"]
 CORES_WRONG = _CLAIMS["cores_wrong"]  # one of several, and which is not known
 WRONG = tuple(_CLAIMS)
+WRONG_TIMES = 2  # rounds, or runs, in which it must be wrong: no single sample decides
 
 RESULTS = (
     Column("expected", "text", "", "result expected, hexadecimal; empty: it is right"),

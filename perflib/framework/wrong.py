@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from perflib.framework.results import CORE_WRONG, CORES_WRONG, SAMPLE
+from perflib.framework.results import CORE_WRONG, CORES_WRONG, SAMPLE, WRONG_TIMES
 from perflib.framework.schema import Column, is_used
 from perflib.model.finding import Finding
 from perflib.model.run import Run
@@ -86,12 +86,12 @@ def _finding(run: Run, cpus: tuple[int, ...], wrong: pd.DataFrame, same: Sequenc
         "found": first["value"],
         "what": work or "the same job",
         "wrong": count,
-        "rounds": of,
+        "of": f"{of} rounds",
     }
     alone = len(cpus) == 1
     listed = ",".join(map(str, cpus)) or "of the job"
     decision = Decision("inconclusive", (Reason("once"),))
-    if count > 1:
+    if count >= WRONG_TIMES:
         decision = Decision("supported", (Reason("repeated"),))
     low, high = clopper_pearson(count, of)
     return (CORE_WRONG if alone else CORES_WRONG).found(
@@ -99,7 +99,7 @@ def _finding(run: Run, cpus: tuple[int, ...], wrong: pd.DataFrame, same: Sequenc
         Interval(*(100 * share for share in (count / of, float(low), float(high)))),
         about={"cpu": int(cpus[0])} if alone else {"cpus": listed},
         facts=facts,
-        evidence={**facts, "wrong_rounds": count, "wrong_samples": len(wrong)},
+        evidence={**facts, "wrong_rounds": count, "wrong_samples": len(wrong), "rounds": of},
     )
 
 
