@@ -174,10 +174,7 @@ class Experiment:
         return self._steps().measure.take(params, session)
 
     def analyse(self, run: Run) -> list[Finding]:
-        """What the samples say, wrong results first.
-
-        There is no verdict where what was measured hardly varies.
-        """
+        """What the samples say, wrong results first; no verdict where times hardly vary."""
         from perflib.framework import wrong
 
         run = self.current(run)
@@ -415,11 +412,10 @@ class Experiment:
         from perflib.framework.levels import levels_table
         from perflib.store.reported import reported
 
-        found = self.analyse(run)
-        try:
-            return reported(found, self.levels(run))
-        except UserError:  # all results are wrong
-            return reported(found, levels_table([]))
+        found, levels = self.analyse(run), levels_table([])
+        with contextlib.suppress(UserError):  # of a run all of whose results are wrong
+            levels = self.levels(run)
+        return reported(found, levels)
 
     def _save_with_findings(self, run: Run) -> None:
         """Save a run again, with what its analysis reports.

@@ -17,7 +17,8 @@ _CLAIMS = read_claims(__file__)
 
 CORE_WRONG = _CLAIMS["core_wrong"]
 CORES_WRONG = _CLAIMS["cores_wrong"]  # one of several, and which is not known
-WRONG = tuple(_CLAIMS)
+NODE_WRONG = _CLAIMS["node_wrong"]  # in a farm
+WRONG = (CORE_WRONG.name, CORES_WRONG.name)
 WRONG_TIMES = 2  # rounds, or runs, in which it must be wrong: no single sample decides
 
 RESULTS = (

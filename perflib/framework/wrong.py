@@ -21,22 +21,19 @@ from perflib.stats.interval import Interval
 from perflib.stats.intervals import clopper_pearson
 
 _NO_CORE = -1  # of a job that ran on several
-_MOST_CPU = 2**31
+_MOST_NUMBER = 2**31  # of a core, a round
 _SHOWN = 40  # characters of a result
 
 
 def marked(
     samples: pd.DataFrame, columns: Sequence[Column], same: Sequence[str] | None
 ) -> pd.DataFrame:
-    """The samples, of which those that turn out to be wrong are not used.
+    """The samples, as ``checked`` returns them, of which those that are wrong are not used.
 
-    Parameters
-    ----------
-    samples
-        As `perflib.framework.schema.checked` returns them.
-    columns, same
-        The experiment's; the work of samples that agree in ``same`` is equal.
+    ``columns`` and ``same`` are the experiment's: samples that agree in ``same`` did equal work.
     """
+    if same is None or "found" not in samples:
+        return samples
     rows = _computed(samples, columns, same)
     lost = rows[rows["used"] & (rows["value"] != rows["right"])]
     if lost.empty:
@@ -48,39 +45,38 @@ def marked(
 
 
 def findings(run: Run, columns: Sequence[Column], same: Sequence[str] | None) -> list[Finding]:
-    """One of each core that computed wrong; the worst first. Two rounds support it, one does not.
+    """One of each core that computed wrong, the worst first. Two rounds support it, one does not.
 
     It is no small effect that chance may have made: it has neither a threshold nor a p value, and
     so takes no part in a correction over several claims.
     """
-    rows = _computed(run.samples, columns, same)
-    if rows.empty:
+    if same is None or "found" not in run.samples:
         return []
-    known = rows["right"].notna()
-    wrong = rows[known & (rows["value"] != rows["right"])]
-    by_cpus: dict[Any, pd.DataFrame] = {(cpu,): mine for cpu, mine in wrong.groupby("cpu")}
-    of_work: pd.Series[Any] = rows[~known].groupby("work")["cpu"].agg(_each)
-    open_ = rows[~known & (rows["value"] != rows["first"])]
-    for cpus, mine in open_.groupby(open_["work"].map(of_work)):
+    rows = _computed(run.samples, columns, same)
+    known, wrong = rows["right"].notna(), rows["value"] != rows["right"]
+    by_cpus: dict[Any, pd.DataFrame] = {
+        (cpu,): mine for cpu, mine in rows[known & wrong].groupby("cpu")
+    }
+    suspects = {work: tuple(sorted({*mine})) for work, mine in rows[~known].groupby("work")["cpu"]}
+    differ = rows[~known & (rows["value"] != rows["first"])]
+    for cpus, mine in differ.groupby(differ["work"].map(suspects)):
         by_cpus[cpus] = pd.concat([by_cpus.get(cpus), mine]).sort_index()
-    if not by_cpus:  # all agree, but not with the pilot, which no sample is of
+    if len(rows) and not by_cpus:  # all agree, but not with the pilot, which no sample is of
         pilot = rows.iloc[:1].assign(right=rows["value"], value=rows["first"])
-        by_cpus[_each(rows["cpu"])] = pilot
-    found = [_finding(run, cpus, mine, same or ()) for cpus, mine in by_cpus.items()]
-    return sorted(found, key=lambda one: -one.evidence["wrong_rounds"])
+        by_cpus[tuple(sorted({*rows["cpu"]}))] = pilot
+    found = [_finding(run, cpus, mine, same) for cpus, mine in by_cpus.items()]
+    return sorted(found, key=lambda one: -one.facts["wrong"])
 
 
 def _finding(run: Run, cpus: tuple[int, ...], wrong: pd.DataFrame, same: Sequence[str]) -> Finding:
     samples, first = run.samples, wrong.iloc[0]
     if cpus == (_NO_CORE,):
-        plan = run.provenance.get("plan", {})
-        cpus = tuple(run.provenance.get("cpus") or plan.get("cpus") or ())
-    elif "cpu" in samples:
+        cpus = tuple(run.provenance.get("cpus") or run.provenance.get("plan", {}).get("cpus") or ())
+    else:
         samples = samples[samples["cpu"].isin(cpus)]
     count, of = wrong["round"].nunique(), samples["round"].nunique()
-    names = [name for name in same if name in samples and name != "round"]
     row = run.samples.loc[wrong.index[0]]
-    work = ", ".join(f"{name}={row[name]}" for name in names)
+    work = ", ".join(f"{name}={row[name]}" for name in same if name in row and name != "round")
     facts = {
         "expected": first["first"] if pd.isna(first["right"]) else first["right"],
         "found": first["value"],
@@ -88,76 +84,61 @@ def _finding(run: Run, cpus: tuple[int, ...], wrong: pd.DataFrame, same: Sequenc
         "wrong": count,
         "of": f"{of} rounds",
     }
-    alone = len(cpus) == 1
-    listed = ",".join(map(str, cpus)) or "of the job"
     decision = Decision("inconclusive", (Reason("once"),))
     if count >= WRONG_TIMES:
         decision = Decision("supported", (Reason("repeated"),))
-    low, high = clopper_pearson(count, of)
+    share, low, high = (100 * float(one) for one in (count / of, *clopper_pearson(count, of)))
+    alone, listed = len(cpus) == 1, ",".join(map(str, cpus)) or "of the job"
     return (CORE_WRONG if alone else CORES_WRONG).found(
         decision,
-        Interval(*(100 * share for share in (count / of, float(low), float(high)))),
+        Interval(share, low, high),
         about={"cpu": int(cpus[0])} if alone else {"cpus": listed},
         facts=facts,
-        evidence={**facts, "wrong_rounds": count, "wrong_samples": len(wrong), "rounds": of},
+        evidence={**facts, "samples": len(wrong)},
     )
 
 
 def _computed(
-    samples: pd.DataFrame, columns: Sequence[Column], same: Sequence[str] | None
+    samples: pd.DataFrame, columns: Sequence[Column], same: Sequence[str]
 ) -> pd.DataFrame:
-    """The samples of work of which not all results are equal.
+    """The samples of work of which not all results are equal; its index is theirs.
 
-    Returns
-    -------
     ``work`` (a number), ``cpu``, ``round``, ``used``, ``value``, ``first`` (what was expected) and
-    ``right`` (NaN: not known); its index is the samples'.
+    ``right`` (NaN: not known).
     """
-    texts = {name: _texts(samples, name) for name in ("found", "expected")}
-    rows = samples[["round"]].assign(
-        cpu=samples.get("cpu", _NO_CORE),
-        used=is_used(samples),
-        value=texts["found"],
-        first=texts["expected"],
-        right="",
-        work=0,
+    rows = pd.DataFrame(
+        {
+            "work": 0,
+            "cpu": samples.get("cpu", _NO_CORE),
+            "round": samples["round"],
+            "used": is_used(samples),
+            "value": _texts(samples, "found"),
+            "first": _texts(samples, "expected"),
+        }
     )
-    if same is None or not (rows["value"] != "").any():
-        return rows.iloc[:0]
     keys = [one.name for one in columns if one.role == "key" and one.name in samples]
-    number = samples.groupby(keys, dropna=False).cumcount()
-    equal = [number if name == SAMPLE else samples[name] for name in same
-             if name == SAMPLE or name in samples]  # fmt: skip
-    if equal:
-        rows["work"] = samples.groupby(equal, dropna=False).ngroup()
-    rows = rows[rows[["round", "cpu"]].abs().lt(_MOST_CPU).all(axis=1)]  # unused ones may lack them
-    rows, other = rows.astype({"cpu": int}), rows["value"] != ""
+    known = samples.assign(**{SAMPLE: samples.groupby(keys, dropna=False).cumcount()})
+    if equal := [name for name in same if name in known]:
+        rows["work"] = known.groupby(equal, dropna=False).ngroup()
+    # What is not used may lack its round.
+    rows = rows[rows[["round", "cpu"]].abs().lt(_MOST_NUMBER).all(axis=1)].astype({"cpu": int})
+    other = rows["value"] != ""
     rows = rows[(other | rows["used"]) & rows["work"].isin(rows["work"][other])]
-    first = _commonest(rows[rows["value"] != ""], ["work"], "first").drop_duplicates("work")
-    rows["first"] = rows["work"].map(first.set_index("work")["first"])
+    first = rows[rows["value"] != ""].value_counts(["work", "first"]).reset_index()
+    rows["first"] = rows["work"].map(first.drop_duplicates("work").set_index("work")["first"])
     rows["value"] = rows["value"].where(rows["value"] != "", rows["first"])
-    votes = _majority(rows, ["work", "cpu"], "value")
-    right = _majority(votes.drop(columns="count"), ["work"], "value").set_index("work")["value"]
-    return rows.assign(right=rows["work"].map(right))
-
-
-def _each(cpus: pd.Series[int]) -> tuple[int, ...]:
-    return tuple(sorted(set(cpus)))
+    votes = _majority(rows, ["work", "cpu"])
+    return rows.assign(
+        right=rows["work"].map(_majority(votes, ["work"]).set_index("work")["value"])
+    )
 
 
 def _texts(samples: pd.DataFrame, name: str) -> pd.Series[str]:
-    if name not in samples:
-        return pd.Series("", samples.index)
-    there = samples[name].notna()
-    return samples[name].astype(object).where(there, "").astype(str).str.slice(0, _SHOWN)
+    values = samples.get(name, pd.Series("", samples.index)).astype(object)
+    return values.where(values.notna(), "").astype(str).str.slice(0, _SHOWN)
 
 
-def _commonest(rows: pd.DataFrame, by: Sequence[str], column: str) -> pd.DataFrame:
-    """How often there is each value of a column, the most frequent first."""
-    return rows.value_counts([*by, column]).reset_index(name="count")
-
-
-def _majority(rows: pd.DataFrame, by: Sequence[str], column: str) -> pd.DataFrame:
+def _majority(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """The values that more than half of the rows have."""
-    found = _commonest(rows, by, column)
-    return found[2 * found["count"] > found.groupby(list(by))["count"].transform("sum")]
+    found = rows.value_counts([*by, "value"]).reset_index(name="rows")
+    return found[2 * found["rows"] > found.groupby(by)["rows"].transform("sum")]

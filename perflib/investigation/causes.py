@@ -99,25 +99,14 @@ def slowness(evidence: Evidence, step: str = "symptom") -> dict[int, Finding]:
     return found
 
 
-def wrong_results(evidence: Evidence) -> list[Candidate]:
+def wrong_cores(evidence: Evidence) -> list[Candidate]:
     """Cores that compute wrong, certain ones first: no cause of a slowness, and worse than any."""
-    found = [
-        one
-        for taken in evidence.taken
-        for one in evidence.findings(taken.step.name)
-        if one.of.name in WRONG and one.verdict != "refuted"
-    ]
-    made = [
-        Candidate(
-            "wrong",
-            one.about.get("cpu"),
-            NO_INTERVAL,
-            one.verdict == "supported",
-            {"result": replace(one, recorded="").plain},
-            (one,),
-        )
-        for one in found
-    ]
+    found = [one for taken in evidence.taken for one in evidence.findings(taken.step.name)]
+    made = []
+    for one in (one for one in found if one.of.name in WRONG and one.verdict != "refuted"):
+        values = {"result": replace(one, recorded="").plain}
+        cpu, certain = one.about.get("cpu"), one.verdict == "supported"
+        made.append(Candidate("wrong", cpu, NO_INTERVAL, certain, values, (one,)))
     return sorted(made, key=lambda one: not one.certain)
 
 

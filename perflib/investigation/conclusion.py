@@ -7,14 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from perflib.investigation.causes import (
-    CAUSES,
-    Candidate,
-    Word,
-    candidates,
-    slowness,
-    wrong_results,
-)
+from perflib.investigation.causes import CAUSES, Candidate, Word, candidates, slowness, wrong_cores
 from perflib.investigation.evidence import Evidence, Step, Taken
 from perflib.investigation.fit import WHY, spoilers
 from perflib.investigation.ledger import Entry, ledger
@@ -123,7 +116,7 @@ def conclude(evidence: Evidence) -> Conclusion:
     """What the evidence says, as far as it goes."""
     found = candidates(evidence)
     certain = [one for one in found if one.certain]
-    wrong = wrong_results(evidence)
+    wrong = wrong_cores(evidence)
     headline = _wrong_first(wrong, _headline(evidence, certain, found))
     if machine := evidence.question.recorded:
         headline = replace(headline, plain=f"Recorded on {machine}: {headline.plain}")

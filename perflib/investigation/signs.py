@@ -127,9 +127,9 @@ def _open(evidence: Evidence) -> list[Seen]:
 
 def _wrong_once(evidence: Evidence) -> list[Seen]:
     """A result was wrong once, and no core is known to compute wrong."""
-    from perflib.investigation.causes import wrong_results
+    from perflib.investigation.causes import wrong_cores
 
-    found = wrong_results(evidence)
+    found = wrong_cores(evidence)
     certain = any(one.certain for one in found)
     return [] if certain else [{"subject": one.findings[0].subject} for one in found]
 

@@ -290,11 +290,8 @@ class ErasureTrials(Workers):
         _open(worker, chosen.method, self._code)
         parts = [self._samples(worker, wanted, layout) for layout in layouts]
         _call(worker, "erasure_close")
-        wrong = {name for part in parts for name in part} - parts[0].keys()
-        return {
-            name: [one for part in parts for one in part.get(name, [None] * len(part["ok"]))]
-            for name in (*parts[0], *wrong)
-        }
+        columns = {name: [one for part in parts for one in part[name]] for name in parts[0]}
+        return columns | results(columns.pop("expected"), columns.pop("found"))
 
     def _samples(self, worker: Worker, wanted: Configuration, layout: str) -> Columns:
         cpu = self._conditions[wanted.core].cpu
@@ -323,6 +320,8 @@ class ErasureTrials(Workers):
             "layout": layout,
             "involuntary_switches": int(done["involuntary_switches"]),
             "ok": placed and here and right,
+            "expected": expected,
+            "found": found,
         }
         timed = slices["timed"]
         return {
@@ -330,6 +329,5 @@ class ErasureTrials(Workers):
             "start_ns": timed["start_ns"].tolist(),
             "time_ns": timed["time_ns"].tolist(),
             "data_bytes": slices["data_bytes"].tolist(),
-            **results([expected] * len(slices), [found] * len(slices)),
             **bracket_columns(timed),
         }
