@@ -39,7 +39,8 @@ def marked(
     if lost.empty:
         return samples
     used = pd.Series(is_used(samples), samples.index).where(~samples.index.isin(lost.index), False)
-    now = {"expected": lost["right"].fillna(lost["first"]), "found": lost["value"]}
+    right = lost["right"].astype(object).where(lost["right"].notna(), lost["first"])
+    now = {"expected": right, "found": lost["value"]}
     texts = {name: values.combine_first(samples[name]) for name, values in now.items()}
     return samples.assign(ok=used, **texts)
 
