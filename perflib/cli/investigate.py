@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from perflib.investigation.investigation import Investigation
     from perflib.measure.progress import Reporter
 
+_WRONG = 3  # exit status
+
 
 def _text(name: str, what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.option(f"--{name}", default="", show_default=False, help=what)
@@ -94,7 +96,7 @@ def investigate(
     Each run is chosen by what the last one found; the report says which, and why. With --preset
     full every notebook is run as well, and linked from the report. With --recorded a step whose run
     was not recorded is left out; 'perflib list --recorded' shows what was. With -q only the
-    headline is said.
+    headline is said. Exit status 3: a core computes wrong results.
     """
     from perflib.investigation.conclusion import conclude
     from perflib.investigation.evidence import Question
@@ -143,6 +145,8 @@ def investigate(
             put(f"report: {report}")
     if failures := [*unwritten, *failures]:
         raise MeasurementError("\n".join(failures))
+    if conclusion.headline.verdict == "wrong":
+        click.get_current_context().exit(_WRONG)
 
 
 def _report(

@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 import platform
 import sys
 import threading
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from perflib.framework.params import Params as AnyParams
 from perflib.framework.params import describe_fields
+from perflib.framework.results import CORE_WRONG, CORES_WRONG
 from perflib.framework.schema import Column, checked, too_few_values
 from perflib.model.claims import CHANGED
 from perflib.model.errors import MeasurementError, UserError, choose
@@ -89,6 +91,12 @@ class Session:
         """``take_rounds`` as the parameters say, into the journal; ``least_s``: not less."""
         from perflib.measure.schedule import take_rounds
 
+        def width(samples: pd.DataFrame) -> float:
+            try:
+                return half_width(samples)
+            except UserError:  # no sample is usable so far; whatever it is, the analysis says it
+                return math.inf
+
         return take_rounds(
             self.journal,
             configurations,
@@ -97,7 +105,7 @@ class Session:
             budget_s=params.budget_s,
             least_s=min(least_s, params.budget_s),
             target=params.precision_percent,
-            half_width=half_width,
+            half_width=width,
             progress=self.progress,
             stop=self.stop,
         )
@@ -125,6 +133,8 @@ class Experiment:
     placed_by_line: ClassVar[bool] = False  # its kernel places data by cache lines of 64 bytes
     live_rounds: ClassVar[int] = 3  # complete ones, before a figure of a running measurement shows
     published_table: ClassVar[str] = ""  # what others measured, to compare with
+    # Columns in which equal work agrees, where results are compared (`perflib.framework.wrong`).
+    same_work: ClassVar[tuple[str, ...] | None] = None
     # Columns and parameters that were called otherwise in runs of an earlier schema.
     renamed: ClassVar[Mapping[str, str]] = {}
 
@@ -164,9 +174,16 @@ class Experiment:
         return self._steps().measure.take(params, session)
 
     def analyse(self, run: Run) -> list[Finding]:
-        """What the samples say; no verdict where what was measured hardly varies."""
+        """What the samples say, wrong results first; no verdict where times hardly vary."""
+        from perflib.framework import wrong
+
         run = self.current(run)
-        found = self._steps().analyse.findings(run)
+        found = wrong.findings(run, self.columns, self.same_work)
+        try:
+            found += self._steps().analyse.findings(run)
+        except UserError:  # no sample is left that is right
+            if not found:
+                raise
         if note := recording_of(run):
             found = [dataclasses.replace(one, recorded=note) for one in found]
         hardly_varies = too_few_values(run.samples, self.columns)
@@ -266,15 +283,19 @@ class Experiment:
     def current(self, run: Run) -> Run:
         """A run as the analysis takes it: today's names, all parameters, checked samples.
 
+        Samples that are wrong are not used.
+
         Raises
         ------
         UserError
             A parameter or a value of the samples is not what it should be.
         """
+        from perflib.framework.wrong import marked
+
         return dataclasses.replace(
             run,
             params=self.current_params(run.params).model_dump(mode="json"),
-            samples=self.check_samples(run.samples),
+            samples=marked(self.check_samples(run.samples), self.columns, self.same_work),
         )
 
     def current_params(self, params: Mapping[str, Any]) -> AnyParams:
@@ -388,9 +409,13 @@ class Experiment:
         UserError
             A parameter or a value of the samples is not what it should be.
         """
+        from perflib.framework.levels import levels_table
         from perflib.store.reported import reported
 
-        return reported(self.analyse(run), self.levels(run))
+        found, levels = self.analyse(run), levels_table([])
+        with contextlib.suppress(UserError):  # of a run all of whose results are wrong
+            levels = self.levels(run)
+        return reported(found, levels)
 
     def _save_with_findings(self, run: Run) -> None:
         """Save a run again, with what its analysis reports.
@@ -461,6 +486,7 @@ class Experiment:
 
     def documentation(self) -> dict[str, Any]:
         """The experiment as data: for ``perflib list``, the reference, the form and the report."""
+        wrong = () if self.same_work is None else (CORE_WRONG, CORES_WRONG)
         return {
             "name": self.name,
             "title": self.title,
@@ -469,7 +495,7 @@ class Experiment:
             "parameters": describe_fields(self.Params),
             "presets": {name: dict(values) for name, values in self.presets.items()},
             "columns": [column.documentation() for column in self.columns],
-            "claims": [claim.documentation() for claim in (*self.claims, CHANGED)],
+            "claims": [claim.documentation() for claim in (*self.claims, *wrong, CHANGED)],
             "tables": dict(self.tables),
             "plots": dict(self.plots),
         }

@@ -146,7 +146,7 @@ def checked(
         msg = "the samples have no rows"
         raise UserError(msg)
     _check_names(samples, columns, who)
-    used = _used(samples)
+    used = is_used(samples)
     for column in columns:
         if column.name not in samples:
             continue
@@ -179,7 +179,7 @@ def too_few_values(samples: pd.DataFrame, columns: Sequence[Column]) -> Reason |
 
     A clock stood still, or is too coarse for what it timed.
     """
-    samples = samples[_used(samples)]
+    samples = samples[is_used(samples)]
     if len(samples) < _ENOUGH_ROWS:
         return None
     for column in columns:
@@ -190,7 +190,8 @@ def too_few_values(samples: pd.DataFrame, columns: Sequence[Column]) -> Reason |
     return None
 
 
-def _used(samples: pd.DataFrame) -> NDArray[np.bool_]:
+def is_used(samples: pd.DataFrame) -> NDArray[np.bool_]:
+    """Of each row, whether its ``ok`` is not false."""
     import numpy as np
 
     if "ok" not in samples:

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from perflib.framework.results import WRONG
 from perflib.investigation.evidence import Evidence
 from perflib.investigation.start_variation import variation
 from perflib.model import sentences
 from perflib.model.claims import EXPLAINS
 from perflib.model.finding import Finding
-from perflib.stats.interval import Interval
+from perflib.stats.interval import NO_INTERVAL, Interval
 
 # Work that is nobody's fault (a disk's interrupts, a daemon) is on some core more than on others:
 # from this share of the time on it is a cause. Tasks that are bound to a core count from 1 % on.
@@ -26,7 +27,7 @@ _MIN_UNUSUAL_PERCENT = 5.0
 
 Word = Literal[
     "own_speed", "sibling", "other_task", "hypervisor", "quota", "clock", "function", "code_size",
-    "itlb", "memory", "softirq", "aliasing", "unexplained",
+    "itlb", "memory", "softirq", "aliasing", "unexplained", "wrong",
 ]  # fmt: skip
 
 
@@ -96,6 +97,17 @@ def slowness(evidence: Evidence, step: str = "symptom") -> dict[int, Finding]:
             if first is None or first.verdict == "inconclusive":
                 found[one.about["cpu"]] = one
     return found
+
+
+def wrong_cores(evidence: Evidence) -> list[Candidate]:
+    """Cores that compute wrong, certain ones first: no cause of a slowness, and worse than any."""
+    found = [one for taken in evidence.taken for one in evidence.findings(taken.step.name)]
+    made = []
+    for one in (one for one in found if one.of.name in WRONG and one.verdict != "refuted"):
+        values = {"result": replace(one, recorded="").plain}
+        cpu, certain = one.about.get("cpu"), one.verdict == "supported"
+        made.append(Candidate("wrong", cpu, NO_INTERVAL, certain, values, (one,)))
+    return sorted(made, key=lambda one: not one.certain)
 
 
 def candidates(evidence: Evidence) -> list[Candidate]:

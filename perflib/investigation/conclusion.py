@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from perflib.investigation.causes import CAUSES, Candidate, Word, candidates, slowness
+from perflib.investigation.causes import CAUSES, Candidate, Word, candidates, slowness, wrong_cores
 from perflib.investigation.evidence import Evidence, Step, Taken
 from perflib.investigation.fit import WHY, spoilers
 from perflib.investigation.ledger import Entry, ledger
@@ -21,7 +21,7 @@ _MOST_CORES = 4  # named in one sentence
 _HEALTHY_PERCENT = 3.0  # what a core may be slower without being known to be
 _LONGEST_MIN = 60.0
 
-Verdict = Literal["healthy", "cause", "undecided"]
+Verdict = Literal["healthy", "cause", "undecided", "wrong"]
 Mark = Literal["bad", "note", "good"]
 
 
@@ -116,13 +116,14 @@ def conclude(evidence: Evidence) -> Conclusion:
     """What the evidence says, as far as it goes."""
     found = candidates(evidence)
     certain = [one for one in found if one.certain]
-    headline = _headline(evidence, certain, found)
+    wrong = wrong_cores(evidence)
+    headline = _wrong_first(wrong, _headline(evidence, certain, found))
     if machine := evidence.question.recorded:
         headline = replace(headline, plain=f"Recorded on {machine}: {headline.plain}")
     lines = _map(evidence)
     return Conclusion(
         headline=headline,
-        findings=_findings(evidence, certain)[:MOST_FINDINGS],
+        findings=_findings(evidence, [*wrong, *certain])[:MOST_FINDINGS],
         undecided=_open(evidence, headline)[:_MOST_OPEN],
         ledger=ledger(evidence, certain[0] if certain else None),
         steps=list(evidence.taken),
@@ -136,6 +137,20 @@ def conclude(evidence: Evidence) -> Conclusion:
 
 
 # --- the headline --------------------------------------------------------------------------------
+
+
+def _wrong_first(wrong: Sequence[Candidate], otherwise: Headline) -> Headline:
+    """A wrong result comes before whatever else is found; after one of a single sample it stays."""
+    if not wrong:
+        return otherwise
+    first = wrong[0]
+    about = {**first.findings[0].about, "certain": first.certain}
+    if first.certain:
+        return Headline("wrong", first.plain, about, first.word)
+    said = f"{first.values['result']}."
+    if otherwise.verdict == "healthy":
+        return Headline("undecided", said, about, first.word)
+    return replace(otherwise, plain=f"{said} {otherwise.plain}")
 
 
 def _headline(
@@ -208,7 +223,8 @@ def _findings(evidence: Evidence, certain: Sequence[Candidate]) -> list[ShownFin
         if not candidate.findings:
             continue
         first, *rest = candidate.findings
-        show("bad", first, candidate.do, candidate.plain)
+        do, plain = (candidate.do, candidate.plain) if candidate.certain else ("", "")
+        show("bad", first, do, plain)
         for finding in rest:
             show("bad", finding)
     for claim, word in _INTERFERENCE.items():

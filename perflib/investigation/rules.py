@@ -74,6 +74,11 @@ RULES: Sequence[Rule] = (
         10, 50, {"cores": "{compared}", "events": "{events}", **_JOB}, per_core_s=3,
     ),
     Rule(
+        "symptom again", "symptom", "a result was wrong once", "kv_per_core",
+        "One result was wrong ({subject}), which decides nothing. Once more, for longer.",
+        15, 60, {"cores": "{compared}", "seed": 2}, per_core_s=1.5,
+    ),
+    Rule(
         "symptom again", "symptom", "open whether a core is slow", "kv_per_core",
         "cpu{cpu} against the others: {estimate}, which decides nothing. Once more, for longer.",
         15, 60, {"cores": "{compared}", "seed": 2}, per_core_s=1.5,

@@ -125,6 +125,15 @@ def _open(evidence: Evidence) -> list[Seen]:
     return [{"cpu": widest.about["cpu"], "estimate": sentences.estimate(widest)}]
 
 
+def _wrong_once(evidence: Evidence) -> list[Seen]:
+    """A result was wrong once, and no core is known to compute wrong."""
+    from perflib.investigation.causes import wrong_cores
+
+    found = wrong_cores(evidence)
+    certain = any(one.certain for one in found)
+    return [] if certain else [{"subject": one.findings[0].subject} for one in found]
+
+
 def _healthy(evidence: Evidence) -> list[Seen]:
     """There is nothing to explain, or nothing that another run on a pair of cores would."""
     looked = any(map(evidence.findings, _SYMPTOMS))
@@ -173,6 +182,7 @@ SIGNS: Mapping[str, Callable[[Evidence], Iterable[Seen]]] = {
     "a core is slow by itself": _unexplained,
     "larger code runs on a slow core": _larger,
     "open whether a core is slow": _open,
+    "a result was wrong once": _wrong_once,
     "nothing is slow": _healthy,
     "a core is slow and there are several nodes": _distant,
     "buffers stand out in the profile": _buffers,

@@ -13,7 +13,7 @@ import pandas as pd
 from perflib.fleet.analysis import outliers
 from perflib.fleet.analysis.comparisons import ALPHA, THRESHOLD_PERCENT, Farm, compare_farm
 from perflib.fleet.analysis.simulated import SIMULATED, SimulatedFarm, simulated_farm
-from perflib.fleet.analysis.table import farm_table
+from perflib.fleet.analysis.table import farm_table, wrong_results
 from perflib.lab.interface import Findings, Sentences
 from perflib.lab.notebook import given_names
 from perflib.model.errors import UserError, choose
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from perflib.lab.farm_view import View
     from perflib.lab.tables import Table
+    from perflib.model.finding import Finding
 
 __all__ = ["FarmView", "farm", "farm_question", "simulated_farm"]
 
@@ -39,6 +40,7 @@ def farm(
     source: SimulatedFarm | tuple[pd.DataFrame, pd.DataFrame] | str | Path | None = None,
     *,
     threshold_percent: float = THRESHOLD_PERCENT,
+    wrong: Sequence[Finding] = (),
 ) -> FarmView:
     """Compare the machines of a farm.
 
@@ -50,6 +52,8 @@ def farm(
         (`perflib.fleet.analysis.comparisons`).
     threshold_percent
         The least slowdown that matters.
+    wrong
+        With two tables: `perflib.fleet.analysis.table.wrong_results`.
 
     Raises
     ------
@@ -60,7 +64,8 @@ def farm(
         msg = f"threshold_percent: {threshold_percent:g} is no slowdown that matters; 1 is usual"
         raise UserError(msg)
     if source is None or isinstance(source, str | Path):
-        levels, nodes = farm_table(Path(source) if source else None)
+        plan = Path(source) if source else None
+        (levels, nodes), wrong = farm_table(plan), wrong_results(plan)
     else:
         levels, nodes = source[:2]
     for name, table, wanted in (("levels", levels, _LEVELS), ("nodes", nodes, _NODES)):
@@ -69,7 +74,7 @@ def farm(
             where = "perflib.fleet.analysis.comparisons"
             msg = f"the table of {name} lacks {', '.join(missing)}: see {where}"
             raise UserError(msg)
-    return FarmView(levels, nodes, threshold_percent)
+    return FarmView(levels, nodes, threshold_percent, wrong)
 
 
 def farm_question(namespace: MutableMapping[str, Any]) -> dict[str, Any]:
@@ -101,6 +106,7 @@ class FarmView:
     levels: pd.DataFrame
     nodes: pd.DataFrame
     threshold_percent: float = THRESHOLD_PERCENT
+    wrong: Sequence[Finding] = ()
 
     def __repr__(self) -> str:
         nodes, runs = self.levels["node"].nunique(), self.levels["run"].nunique()
@@ -123,8 +129,8 @@ class FarmView:
 
     @cached_property
     def findings(self) -> Findings:
-        """What stands out, and what does not; all are corrected together."""
-        return Findings(outliers.findings(self.compared, self.label))
+        """Wrong results, then what stands out, and what does not; those are corrected together."""
+        return Findings([*self.wrong, *outliers.findings(self.compared, self.label)])
 
     @cached_property
     def found(self) -> Findings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ def write_farm_report(
     title: str = "The farm",
     outcomes: pd.DataFrame | None = None,
     threshold_percent: float = THRESHOLD_PERCENT,
+    wrong: Sequence[Finding] = (),
 ) -> list[str]:
     """Write the report of a farm.
 
@@ -50,6 +51,8 @@ def write_farm_report(
         are not done are listed.
     threshold_percent
         The least slowdown that matters.
+    wrong
+        Of `perflib.fleet.analysis.table.wrong_results`: they come first.
 
     Returns
     -------
@@ -62,7 +65,7 @@ def write_farm_report(
     MeasurementError
         The file cannot be written.
     """
-    view = farm((levels, nodes), threshold_percent=threshold_percent)
+    view = farm((levels, nodes), threshold_percent=threshold_percent, wrong=wrong)
     sentences = statements(view.findings)
     found = [one.sentence for one in sentences if one.verdict == "supported"]
     others = [one.sentence for one in sentences if one.verdict != "supported"]
@@ -127,7 +130,7 @@ def _figures(view: FarmView, experiment: str) -> Iterator[tuple[str, Figure]]:
             view.hours(experiment),
         )
     named = [one.about["node"] for one in view.found if "node" in one.about
-             and one.about["experiment"] == experiment]  # fmt: skip
+             and one.about.get("experiment") == experiment]  # fmt: skip
     for node in dict.fromkeys(named[:_MOST_NODES] or view.slowest(experiment)[:1]):
         yield f"{label}{node} among the nodes of its model", view.node(node, experiment)
 

@@ -25,16 +25,17 @@ from perflib.lab.summary import summary
 from perflib.lab.tables import STYLE, table, verdicts
 from perflib.lab.theme import themed
 from perflib.machine.doctor.checkup import Check
+from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 
 MOST_BYTES = 2_000_000
 _PORTRAIT_DPI = 150  # the one that is looked at closely
 _MOST_SPOILED = 3  # on the first screen; all are in the doctor's table
 _MOST_VERDICTS = 150  # of a step; with 64 cores there are hundreds that found nothing
-_SIGNS = {"healthy": "✓", "cause": "▲", "undecided": "?"}
+_SIGNS = {"healthy": "✓", "cause": "▲", "undecided": "?", "wrong": "✗"}
 _MARKS = {"bad": ("▲", "cause"), "note": ("●", "note"), "good": ("✓", "fine")}
 _MOST_S = 12.0  # of the processor's time, after which no figure is begun
-_UNDRAWN = (ArithmeticError, LookupError, TypeError, ValueError)
+_UNDRAWN = (ArithmeticError, LookupError, TypeError, ValueError, UserError)
 _ORDER = ("symptom", "cause", "map", "fit")  # whose figures matter most
 
 
@@ -203,9 +204,13 @@ def _add_figures(taken: Taken, step: dict[str, Any], left: int, end: float) -> i
     if taken.run is None:
         return left
     experiment = experiments.get(taken.step.experiment)
+    try:
+        drawings = experiment.drawings(taken.run)
+    except UserError:  # all of its results are wrong
+        return left
     left_out = []
     with themed():
-        for name, draw in experiment.drawings(taken.run).items():
+        for name, draw in drawings.items():
             if left <= 0 or time.process_time() > end:
                 left_out.append(name.replace("_", " "))
                 continue

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from perflib.investigation.conclusion import Conclusion
 
 MARKS = {"bad": "!", "note": "-", "good": "+", "open": "?"}
-WORDS = {"healthy": "HEALTHY", "cause": "CAUSE FOUND", "undecided": "UNDECIDED"}
+WORDS = {"healthy": "HEALTHY", "cause": "CAUSE FOUND", "undecided": "UNDECIDED", "wrong": "WRONG"}
 
 
 def screen(found: Conclusion, width: int = 80) -> Iterator[str]:

@@ -45,14 +45,18 @@ def round_order(seed: int, round_: int, count: int) -> list[int]:
 
 
 def frame_of(trials: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """The tidy table of a journal's trials: one row a sample."""
+    """The tidy table of a journal's trials: one row a sample; a trial may lack columns."""
     parts: Columns = {}
+    rows = 0
     for trial in trials:
         columns: Columns = trial.get("columns", {})
         count = len(next(iter(columns.values()), []))
         labels = {name: [trial[name]] * count for name in ("round", "position")}
         for name, values in {**labels, **columns}.items():
-            parts.setdefault(name, []).extend(values)
+            parts.setdefault(name, [None] * rows).extend(values)
+        rows += count
+        for cells in parts.values():
+            cells.extend([None] * (rows - len(cells)))
     return pd.DataFrame(parts)
 
 

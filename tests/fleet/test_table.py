@@ -11,11 +11,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perflib.fleet.analysis.table import attributes_of, farm_table
+from perflib import experiments
+from perflib.fleet.analysis.table import attributes_of, farm_table, wrong_results
 from perflib.lab.farm import farm
+from perflib.lab.farm_report import write_farm_report
 from perflib.model.errors import UserError
 from perflib.model.run import Run
 from perflib.store import run_files
+from tests.framework.test_wrong import spoiled
 from tests.hostile_names import NAMES, RUNS
 
 MACHINE = run_files.load(RUNS / "kv_per_core.parquet").provenance["machine"]
@@ -96,6 +99,47 @@ def test_what_is_not_there_is_a_sentence(tmp_path: Path) -> None:
     empty = plan(tmp_path / "plan", "node\nn1\n", "")
     with pytest.raises(UserError, match="no run is of a known node"):
         farm_table(empty)
+
+
+def computed_wrong(host: str, day: int, rounds: int) -> None:
+    """A run of a host whose core 1 computed wrong in so many rounds."""
+    run = run_files.load(RUNS / "kv_per_core.parquet")
+    table = run.samples.reset_index(drop=True)
+    chosen = sorted(set(table["round"]))[:rounds]
+    rows = table.index[(table["cpu"] == 1) & table["round"].isin(chosen)]
+    run = Run(
+        f"kv_per_core-{host}-{day}",
+        run.experiment,
+        run.params,
+        spoiled(table, rows, [f"{7 + row:#x}" for row in rows]),
+        {"machine": {**MACHINE, "hostname": host}, "start": f"2026-11-{day:02d}T12:00:00+00:00"},
+    )
+    run_files.save(run, reported=experiments.get(run.experiment).reported(run))
+
+
+def test_nodes_with_wrong_results_are_reported_first(tmp_path: Path) -> None:
+    saved("n1", 20, {0: 40.0, 1: 41.0})
+    assert wrong_results() == []
+    computed_wrong("n3", 20, 1)
+    computed_wrong("n2", 20, 5)
+    computed_wrong("n4", 20, 1)
+    computed_wrong("n4", 21, 1)
+    found = {one.about["node"]: one for one in wrong_results()}
+    assert {node: one.verdict for node, one in found.items()} == {
+        "n2": "supported", "n3": "inconclusive", "n4": "supported",
+    }  # fmt: skip
+    assert "cpu1 computes wrongly" in found["n2"].plain
+    out = tmp_path / "farm.html"
+    said = write_farm_report(*farm_table(), out, wrong=wrong_results())
+    assert [line[:7] for line in said[:3]] == ["Node n2", "Node n4", "Node n3"]
+    assert "drain it" in out.read_text()
+    assert [one.of.name for one in farm().found] == ["node_wrong"] * 2
+    folder = plan(
+        tmp_path / "plan",
+        "node\nblade\n",
+        "k1,blade,kv_per_core,kv_per_core-n2-20,imported,\n",
+    )
+    assert [one.about for one in wrong_results(folder)] == [{"node": "blade", "core": "cpu1 wrong"}]
 
 
 def test_attributes_are_texts_and_what_is_odd_is_left_out() -> None:

@@ -20,13 +20,14 @@ from perflib.experiments.kv_per_core.claims import (
     TOTAL,
 )
 from perflib.experiments.memory_levels.claims import SLOWER_MEMORY
+from perflib.framework.results import CORE_WRONG, CORES_WRONG
 from perflib.instruments.profile.claims import FUNCTION
 from perflib.investigation.evidence import Evidence, Question, Step, Taken
 from perflib.investigation.rules import RULES
 from perflib.model.claims import EXPLAINS
 from perflib.model.finding import Finding
 from perflib.model.run import Run
-from perflib.stats.decide import Decision, Reason
+from perflib.stats.decide import Decision, Reason, Verdict
 from perflib.stats.interval import Interval
 
 EXPERIMENT = {rule.name: rule.experiment for rule in RULES}
@@ -65,6 +66,17 @@ def slower(cpu: int, percent: float, half: float = 0.3, **evidence: Any) -> Find
         about={"cpu": cpu},
         evidence={"events_slower_share": 1.0, "slowest_events": [], "where": None, **evidence},
     )
+
+
+def wrong(*cpus: int, verdict: Verdict = "supported", code: str = "repeated") -> Finding:
+    about = {"cpu": cpus[0]} if len(cpus) == 1 else {"cpus": ",".join(map(str, cpus))}
+    facts = {"expected": "0x1", "found": "0x2", "what": "event=5", "wrong": 3, "of": "40 rounds"}
+    claim = CORE_WRONG if len(cpus) == 1 else CORES_WRONG
+    return claim.found(Decision(verdict, (Reason(code),)), about=about, facts=facts)
+
+
+def wrong_once(*cpus: int) -> Finding:
+    return wrong(*cpus, verdict="inconclusive", code="once")
 
 
 def total(cpu: int, percent: float, half: float = 0.5, **parts: float) -> Finding:

@@ -8,13 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perflib.framework.results import WRONG
 from perflib.investigation.causes import CAUSES
-from perflib.investigation.folder import PLAN
+from perflib.investigation.folder import PLAN, write_plan
+from perflib.store.run_files import load, save
+from tests.framework.test_wrong import RUNS, spoiled
 
 PERFLIB = [sys.executable, "-m", "perflib", "investigate"]
 
@@ -52,6 +56,28 @@ def test_json_holds_what_is_documented_and_a_replay_says_the_same(tmp_path: Path
     again = answer("--replay", moved)
     assert {**again, "report": ""} == {**found, "report": ""}
     assert Path(again["report"]).is_file()
+
+
+@pytest.mark.parametrize("all_of_it", [False, True])
+def test_wrong_results_are_the_headline_and_an_exit_status(all_of_it: bool, tmp_path: Path) -> None:
+    run = load(RUNS / "kv_per_core.parquet")
+    table = run.samples.reset_index(drop=True)
+    rows = table.index[(table["cpu"] == table["cpu"].max()) | all_of_it]
+    table = spoiled(table, rows, [f"{7 + row:#x}" for row in rows])
+    save(replace(run, samples=table), tmp_path / "runs" / f"{run.id}.parquet")
+    step = dict.fromkeys(("name", "part", "why"), "symptom") | {
+        "experiment": run.experiment, "params": run.params, "budget_s": 9.0, "run": run.id,
+        "seconds": 9.0, "skipped": "",
+    }  # fmt: skip
+    asked = {"question": {}, "cores": [0, 1], "tag": "", "spent_s": 9.0, "fit": {}}
+    write_plan(tmp_path, {**asked, "steps": [step]})
+    words = [*PERFLIB, "--replay", str(tmp_path), "--json"]
+    made = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert made.returncode == 3, made.stderr
+    found = json.loads(made.stdout)
+    assert found["headline"]["verdict"] == found["headline"]["cause"] == "wrong"
+    assert found["findings"][0]["about"]["claim"] in WRONG
+    assert "drain it" in Path(found["report"]).read_text()
 
 
 @pytest.mark.slow

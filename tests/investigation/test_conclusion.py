@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from perflib.investigation.causes import CAUSES
+from perflib.investigation.causes import CAUSES, candidates
 from perflib.investigation.conclusion import MOST_FINDINGS, conclude
+from perflib.investigation.correction import corrected
 from perflib.investigation.evidence import Question
+from perflib.lab.screen import screen
 from perflib.model.finding import Finding
 from tests.investigation import cases
 
@@ -97,7 +99,55 @@ def test_the_cause_is_named_and_where(case: str) -> None:
 
 def test_every_word_has_a_meaning_and_templates_that_name_what_there_is() -> None:
     tried = {word for _, word, _ in NAMED.values()}
-    assert set(CAUSES) - tried == {"sibling", "hypervisor", "aliasing"}  # tried below
+    assert set(CAUSES) - tried == {"sibling", "hypervisor", "aliasing", "wrong"}  # tried below
+
+
+# --- wrong results -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", ["symptom", "levels"])
+@pytest.mark.parametrize("others", [cases.healthy(), cases.slow_core()])
+def test_a_core_that_computes_wrong_is_the_headline_whatever_else_is_found(
+    step: str, others: list[Finding]
+) -> None:
+    steps: dict[str, list[Finding]] = {"symptom": others, "levels": []}
+    steps[step] = [*steps[step], cases.wrong(8)]
+    evidence = cases.evidence(Question(core=1, against=0), steps=steps)
+    found = conclude(evidence)
+    assert (found.headline.verdict, found.headline.cause) == ("wrong", "wrong")
+    assert found.headline.about == {"cpu": 8, "certain": True}
+    for word in ("cpu8 computes wrongly", "0x1", "0x2", "Do not use this node; drain it"):
+        assert word in found.headline.plain
+    assert found.findings[0].mark == "bad"
+    assert "State=DRAIN" in found.findings[0].do
+    assert "own_speed" in {one.word for one in candidates(evidence)} or others[0].effect == 0
+    assert next(screen(found)).startswith("WRONG: cpu8")
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_one_of_two_cores_is_enough_for_the_node() -> None:
+    found = conclude(cases.evidence(symptom=[*cases.healthy(), cases.wrong(0, 1)]))
+    assert found.headline.verdict == "wrong"
+    assert "One of the cores 0,1" in found.headline.plain
+
+
+def test_what_was_wrong_once_is_said_first_and_no_machine_is_healthy_then() -> None:
+    found = conclude(cases.evidence(symptom=[*cases.healthy(), cases.wrong_once(1)]))
+    assert found.headline.verdict == "undecided"
+    assert found.headline.plain.startswith("cpu1 computed wrong once (event=5): expected 0x1")
+    assert "DRAIN" not in found.findings[0].do
+    slow = conclude(cases.evidence(symptom=[*cases.slow_core(), cases.wrong_once(1)]))
+    assert (slow.headline.verdict, slow.headline.cause) == ("cause", "own_speed")
+    assert slow.headline.plain.startswith("cpu1 computed wrong once")
+
+
+def test_wrong_once_in_each_of_two_runs_is_wrong_twice() -> None:
+    found = corrected([[cases.wrong_once(1)], [cases.wrong_once(1), cases.wrong_once(0)]])
+    verdicts = [[one.verdict for one in findings] for findings in found]
+    assert verdicts == [["supported"], ["supported", "inconclusive"]]
+    assert "in 2 of 2 runs" in found[0][0].plain
+    alone = corrected([[cases.wrong(3)], cases.healthy() * 40])
+    assert alone[0] == [cases.wrong(3)], "it is corrected with nothing"
 
 
 def test_a_healthy_machine_is_called_healthy_with_its_bound() -> None:

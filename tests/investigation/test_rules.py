@@ -66,6 +66,14 @@ def test_a_healthy_machine_is_mapped_and_no_cause_is_looked_for() -> None:
     assert names(found) == ["levels", "iTLB reach", "lines", "store and load"]
 
 
+def test_a_result_that_was_wrong_once_is_looked_for_again() -> None:
+    found = plan(cases.evidence(symptom=[*cases.healthy(), cases.wrong_once(1)]))
+    assert names(found)[0] == "symptom again"
+    assert "cpu1 wrong" in found[0].why  # type: ignore[union-attr]
+    found = plan(cases.evidence(symptom=[*cases.healthy(), cases.wrong(0), cases.wrong_once(1)]))
+    assert names(found)[0] == "levels"
+
+
 def test_several_nodes_are_mapped_too() -> None:
     fit = {"machine": {"nodes": [{"node": 0}, {"node": 1}]}}
     assert "distances" in names(plan(cases.evidence(fit=fit, symptom=cases.healthy())))
@@ -155,7 +163,7 @@ def test_every_rule_makes_parameters_that_its_experiment_accepts(
 ) -> None:
     seen = {
         "cpu": 1, "against": 0, "pair": "0,1", "estimate": "12 %", "event": 3, "first": 0,
-        "spread": 20.0, "function": "memcpy", "sizes": "8,16,256,2048",
+        "spread": 20.0, "function": "memcpy", "sizes": "8,16,256,2048", "subject": "cpu1",
     }  # fmt: skip
     monkeypatch.setattr("perflib.investigation.rules.RULES", [rule])
     monkeypatch.setattr("perflib.investigation.rules.evaluate", lambda *_: [seen])

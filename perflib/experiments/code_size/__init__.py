@@ -14,6 +14,7 @@ from perflib.experiments.code_size.claims import HYPOTHESES
 from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import Items, Params, Words, budget, limit, parameter, precision
+from perflib.framework.results import RESULTS, SAMPLE
 from perflib.framework.schema import START, Column, key, ok
 
 if TYPE_CHECKING:
@@ -86,7 +87,9 @@ class CodeSweep(Experiment):
             "itlb_misses", "number", "", f"counted by the processor, where it can; {_IN_SHARES}"
         ),
         ok("its pages, core or result were not what they should be"),
+        *RESULTS,
     )
+    same_work = ("round", "pattern", "n", SAMPLE)
     placed_by_line = True
     hypotheses = HYPOTHESES
     published_table = "kv_haswell"

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from perflib.experiments.code_size.table import COMPILED, RINGS
 from perflib.framework.brackets import BRACKET_COLUMNS, bracket_columns, core_mhz
 from perflib.framework.page_control import timed_pairs
+from perflib.framework.results import results
 from perflib.framework.watch import Watch
 from perflib.instruments.counters.events import event
 from perflib.instruments.counters.groups import CounterGroup
@@ -366,7 +367,9 @@ class CodeTrials(Workers):
         lacking = lacking or smaps.violated(wanted.backing, pages)
         if lacking:
             self.problems[f"{wanted.backing}, in some trials: {lacking}"] = None
-        right = self._right(wanted, round_, done["checksum"].tolist(), cpu)
+        checksums = done["checksum"].tolist()
+        known = self._known(wanted, round_, checksums, cpu)
+        right = done["checksum"] == np.array(known, np.uint64)
         here = done["cpu"] == cpu
         if not here.all():
             self.problems[f"in some trials the thread migrated from cpu{cpu}"] = None
@@ -385,6 +388,7 @@ class CodeTrials(Workers):
             **{name: count / len(done) for name, count in counted.items()},
             "involuntary_switches": done["involuntary_switches"].tolist(),
             "ok": (right & here & (not lacking)).tolist(),
+            **results(known, checksums),
         }
 
     def _until_alone(self, worker: Worker, wanted: CodeConfiguration, cpu: int) -> NDArray[Any]:
@@ -402,19 +406,18 @@ class CodeTrials(Workers):
         self._watch.add(cpu, done["sample"])
         return done
 
-    def _right(
+    def _known(
         self, wanted: CodeConfiguration, round_: int, checksums: list[int], cpu: int
-    ) -> NDArray[np.bool_]:
-        """Which samples computed what the first core of the round did in them."""
+    ) -> list[int]:
+        """What the first core of the round computed in these samples."""
         known = self._checksums.setdefault((round_, wanted.pattern, wanted.n), [])
         known += checksums[len(known) :]
-        right = np.array([one == first for one, first in zip(checksums, known, strict=False)])
-        if not right.all():
+        if known[: len(checksums)] != checksums:
             self.problems[
                 f"cpu{cpu} ran other code than the first core of its round, or ran it wrongly: a "
                 "core or memory that is broken is the likeliest cause"
             ] = None
-        return right
+        return known[: len(checksums)]
 
     def _write_map(self, worker: Worker) -> None:
         """Names for a profiler that attaches: the code is no longer in the library's file."""

@@ -14,6 +14,7 @@ from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.jobs import JobParams
 from perflib.framework.params import limit, parameter
+from perflib.framework.results import RESULTS
 from perflib.framework.schema import Column, key
 from perflib.framework.steps import Drawing, Steps
 
@@ -92,6 +93,7 @@ class KvPerCore(Experiment):
             "",
             "false: its conditions failed or its result was wrong; such a sample is not used",
         ),
+        *RESULTS,
     )
     presets = {
         "quick": {"budget_s": 40.0},
@@ -119,6 +121,7 @@ class KvPerCore(Experiment):
         "event_by_event": "each event's slowdown against what it costs",
         "drift": "the cores' times over the run, trial by trial, and their distribution",
     }
+    same_work = ("event",)
     published_table = "kv_haswell"
     renamed = {"turn_ms": "trial_ms", "disturbed_percent": "interference_percent"}
 

@@ -16,6 +16,7 @@ from perflib.experiments.kv_per_core.table import kv_table
 from perflib.framework.brackets import bracket_columns
 from perflib.framework.experiment import Session
 from perflib.framework.jobs import Jobs, copies_for, job_template, log_format
+from perflib.framework.results import results
 from perflib.instruments.joblog.jobrun import job_argv, run_job, too_short
 from perflib.instruments.joblog.logformat import LogFormat
 from perflib.kernels import Build, build, record
@@ -221,13 +222,16 @@ class KernelTrials(Workers):
         slices = slices[: min(count, most)]
         good = right & (done["truncated"] == 0)
         as_planned = np.isin(slices["event"], done["event"][good]) & (slices["cpu"] == cpu)
-        samples = slices["sample"]
+        samples, numbers = slices["sample"], slices["event"].tolist()
+        found = dict(zip(done["event"].tolist(), done["checksum"].tolist(), strict=True))
+        expected = dict(zip(events, checksums.tolist(), strict=True))
         return {
             "cpu": [cpu] * len(slices),
             **{name: slices[name].tolist() for name in ("event", "slice")},
             **{name: samples[name].tolist() for name in ("start_ns", "time_ns")},
             **bracket_columns(samples),
             "ok": as_planned.tolist(),
+            **results([expected.get(one) for one in numbers], [found.get(one) for one in numbers]),
         }
 
 

@@ -28,6 +28,7 @@ from perflib.framework.params import (
     parameter,
     precision,
 )
+from perflib.framework.results import RESULTS
 from perflib.framework.schema import Column, key, ok
 from perflib.framework.steps import Drawing, Steps
 from perflib.instruments.perf.tool import CallGraph
@@ -195,6 +196,7 @@ class Threads(Experiment):
     notebook = "13_threads"
     Params = ThreadsParams
     live_rounds = 1
+    same_work = ()
     claims = CLAIMS
     published_table = "vtune_calibration"
     renamed = {"arm": "configuration", "account": "self_report"}
@@ -277,6 +279,7 @@ class Threads(Experiment):
         Column("position", "integer", "", "place of the trial in its round"),
         Column("start_ns", "integer", "ns", "when the trial began"),
         ok("the job's result is wrong"),
+        *RESULTS,
     )
 
     def unavailable(self) -> str:

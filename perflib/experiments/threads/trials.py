@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from perflib.framework.jobs import Jobs
+from perflib.framework.results import results
 from perflib.instruments.threads.concurrency import (
     concurrency,
     effective_concurrency,
@@ -217,7 +218,8 @@ class ThreadTrials(Jobs):
                 raise MeasurementError(msg) from error
             raise WorkerError(msg) from error
         self._any = True
-        return {name: [{"start_ns": start_ns, **row}.get(name) for row in rows] for name in COLUMNS}
+        names = dict.fromkeys([*COLUMNS, *rows[0]])
+        return {name: [{"start_ns": start_ns, **row}.get(name) for row in rows] for name in names}
 
     def _alone(self, wanted: Configuration) -> Ran:
         return run_alone(
@@ -244,11 +246,13 @@ class ThreadTrials(Jobs):
             account = Account.parse(ran.output)
             if self._checksum is None:
                 self._checksum = account.checksum
+            wrong = results([self._checksum], [account.checksum])
             row |= {
                 "threads": account.threads,
                 "job_time_s": account.duration_s,
                 "self_report": json.dumps(_account(account)),
                 "ok": account.checksum == self._checksum,
+                **{name: one for name, (one,) in wrong.items()},
             }
             if not row["ok"]:
                 self._problems["the job's result differs from trial to trial"] = None

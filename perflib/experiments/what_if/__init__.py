@@ -26,6 +26,7 @@ from perflib.framework.params import (
     parameter,
     precision,
 )
+from perflib.framework.results import RESULTS
 from perflib.framework.schema import Column, key, ok
 from perflib.framework.steps import Drawing, Steps
 from perflib.measure.jobs import event_loop
@@ -142,6 +143,7 @@ class WhatIf(Experiment):
     notebook = "15_what_if"
     Params = WhatIfParams
     live_rounds = 1
+    same_work = ("way", "target", "speedup_percent")
     claims = CLAIMS
     published_table = "vtune_calibration"
     columns = (
@@ -168,7 +170,8 @@ class WhatIf(Experiment):
         Column("cpus", "integer", "", "how many the job may use"),
         Column("ticks", "boolean", "", "samples came at the kernel's ticks only"),
         Column("start_ns", "integer", "ns", "when the trial began"),
-        ok("the target's file was not loaded"),
+        ok("the target's file was not loaded, or the job's result is wrong"),
+        *RESULTS,
     )
     tables = {
         "gains": "what each target gains by how much faster it is: predicted, by a profile, real",

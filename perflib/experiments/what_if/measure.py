@@ -11,6 +11,7 @@ from perflib.experiments.what_if import CANNOT_SEE, WhatIfParams, sizes_of
 from perflib.experiments.what_if.table import GainTable
 from perflib.framework.experiment import Session
 from perflib.framework.jobs import Jobs
+from perflib.framework.results import results
 from perflib.instruments.joblog.jobrun import job_argv
 from perflib.instruments.what_if.shared import NO_TARGET, AddressRange, VirtualSpeedup
 from perflib.instruments.what_if.targets import costliest, functions, locks
@@ -160,6 +161,7 @@ class _Trials(Jobs):
         self._any = True
         if not done.found:
             self._problems[f"{target.name}: its file was not loaded in some trials"] = None
+        wrong = self._wrong(target.name, way, percent, done.ran.output)
         row = {
             "target": target.name,
             "kind": target.kind,
@@ -167,23 +169,22 @@ class _Trials(Jobs):
             "speedup_percent": percent,
             "cpus": len(self._plan["cpus"]),
             "start_ns": start_ns,
-            "ok": done.found and self._same_result(target.name, way, percent, done.ran.output),
+            "ok": done.found and not wrong,
         }
         names = ("job_s", "delay_s", "target_s", "cpu_s", "run_queue_s", "samples", "threads")
         row |= {name: getattr(done, name) for name in (*names, "target_samples", "sections")}
         row["ticks"] = done.ticks
-        return {name: [value] for name, value in row.items()}
+        return {name: [value] for name, value in row.items()} | wrong
 
-    def _same_result(self, name: str, way: str, percent: float, output: str) -> bool:
-        """Whether a job that reports a checksum computed the same as in all trials of its kind."""
+    def _wrong(self, name: str, way: str, percent: float, output: str) -> Columns:
+        """The columns of a result that is not what the first trial of its kind computed."""
         if self._params.job != "event_loop":
-            return True
+            return {}
         key = (name, percent) if way == "real" else ("", 0.0)
         checksum = event_loop.Account.parse(output).checksum
-        if self._checksums.setdefault(key, checksum) == checksum:
-            return True
-        self._problems["the job's result differs from trial to trial"] = None
-        return False
+        if found := results([self._checksums.setdefault(key, checksum)], [checksum]):
+            self._problems["the job's result differs from trial to trial"] = None
+        return found
 
 
 def _argv(params: WhatIfParams, cheaper: str = "", percent: float = 0.0) -> list[str]:

@@ -9,8 +9,11 @@ from typing import Any
 
 import pandas as pd
 
+from perflib.framework.results import NODE_WRONG, WRONG, WRONG_TIMES
 from perflib.model.errors import UserError
 from perflib.model.escape import from_csv_cell
+from perflib.model.finding import Finding
+from perflib.stats.decide import Decision, Reason
 from perflib.store.files import json_of
 
 _GIB = 2**30
@@ -40,21 +43,8 @@ def farm_table(plan: Path | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
     """
     from perflib.store.query import query
 
-    listed = _of_plan(plan) if plan is not None else None
-    # Exercises disturb the machine on purpose.
-    runs = query(
-        "SELECT run, node, model, start, provenance FROM runs "
-        "WHERE split_part(tag, ' ', 1) IS DISTINCT FROM 'exercise'"
-    )
+    runs = _runs(plan)
     levels = query("SELECT run, experiment, start, cpu, setting, value FROM levels")
-    if listed is not None:
-        runs = runs[runs["run"].isin(list(listed))].assign(
-            node=lambda rows: rows["run"].map(listed)
-        )
-    runs = runs.dropna(subset="node").assign(start=pd.to_datetime(runs["start"], utc=True))
-    if runs.empty:
-        msg = "no run is of a known node: measure, or collect a plan with 'perflib fleet collect'"
-        raise UserError(msg)
     nodes, sockets = _nodes(runs)
     if plan is not None:
         nodes = _given(nodes, plan)
@@ -69,6 +59,46 @@ def farm_table(plan: Path | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
     )
     levels = levels[list(_LEVELS)].merge(sockets, how="left", on=["node", "cpu"])
     return levels.reset_index(drop=True), nodes
+
+
+def wrong_results(plan: Path | None = None) -> list[Finding]:
+    """What the farm's runs report of wrong results, by node and core; parameters as above."""
+    from perflib.store.query import query
+
+    found = query(f"SELECT * FROM findings WHERE claim IN {WRONG} AND verdict <> 'refuted'")
+    if found.empty:
+        return []
+    found["node"] = found["run"].map(_runs(plan).set_index("run")["node"])
+    found = found.dropna(subset="node").sort_values(["verdict", "start"])
+    wrong = []
+    for (node, core), mine in found.groupby(["node", "subject"]):
+        sure = len(mine) >= WRONG_TIMES or mine["verdict"].iloc[-1] == "supported"
+        why = Reason("runs", {"runs": list(mine["run"])})
+        decision = Decision("supported" if sure else "inconclusive", (why,))
+        facts, about = {"result": mine["plain"].iloc[-1]}, {"node": node, "core": core}
+        wrong.append(NODE_WRONG.found(decision, about=about, facts=facts))
+    return wrong
+
+
+def _runs(plan: Path | None) -> pd.DataFrame:
+    """The runs of known nodes: of a plan those that were collected, by its names."""
+    from perflib.store.query import query
+
+    listed = _of_plan(plan) if plan is not None else None
+    # Exercises disturb the machine on purpose.
+    runs = query(
+        "SELECT run, node, model, start, provenance FROM runs "
+        "WHERE split_part(tag, ' ', 1) IS DISTINCT FROM 'exercise'"
+    )
+    if listed is not None:
+        runs = runs[runs["run"].isin(list(listed))].assign(
+            node=lambda rows: rows["run"].map(listed)
+        )
+    runs = runs.dropna(subset="node").assign(start=pd.to_datetime(runs["start"], utc=True))
+    if runs.empty:
+        msg = "no run is of a known node: measure, or collect a plan with 'perflib fleet collect'"
+        raise UserError(msg)
+    return runs
 
 
 def _nodes(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

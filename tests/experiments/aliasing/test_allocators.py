@@ -464,7 +464,9 @@ def test_a_sample_that_is_not_what_it_should_be_is_not_used(
         return [" ".join(line) for line in lines]
 
     monkeypatch.setattr(taken, "_end", wrong)
-    assert taken.take(5, 0)["ok"][:3] == [False, False, True]
+    columns = taken.take(5, 0)
+    assert columns["ok"][:3] == [False, False, True]
+    assert columns["found"][:3] == [None, "0x7", None]
     migrated, differs = taken.violated
     assert f"migrated from cpu{SMALL['cores'][0]}" in migrated
     assert "its result differs" in differs

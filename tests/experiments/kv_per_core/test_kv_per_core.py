@@ -335,6 +335,9 @@ def test_a_core_that_computes_wrongly_is_reported_and_its_samples_are_not_used()
         taken = pd.DataFrame(trials.take(0, range(4)))
         assert set(taken["event"][~taken["ok"]]) == {2}
         assert set(taken["event"][taken["ok"]]) == {0, 1, 3}
+        assert set(taken["expected"].dropna()) == {f"{found['checksums'][2]:#x}"}
+        assert set(taken["found"].dropna()) == {f"{found['checksums'][2] - 1:#x}"}
+        assert (taken["found"].isna() == taken["ok"]).all()
         assert f"cpu{cpu} computed events [2] differently" in trials.violated[0]
 
 

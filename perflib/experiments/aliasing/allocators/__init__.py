@@ -29,6 +29,7 @@ from perflib.framework.params import (
     parameter,
     precision,
 )
+from perflib.framework.results import RESULTS
 from perflib.framework.schema import Column, key, ok
 from perflib.framework.steps import Drawing, Steps
 
@@ -129,12 +130,14 @@ class Allocators(Experiment):
         Column("position", "integer", "", "place of the trial in its round"),
         Column("start_ns", "integer", "ns", "when it began; without it rounds count alike"),
         ok("the core, the place or the result is not what it should be"),
+        *RESULTS,
     )
 
     presets = {
         "quick": {"budget_s": 14.0, "timed_sizes": [8192, 262144]},
         "full": {"budget_s": 600.0, "precision_percent": 0.2, "processes": 100},
     }
+    same_work = ("function", "size_bytes")
     claims = (SHARES, SHARES_AGAIN, COST, COST_SHARED)
     tables = {
         "addresses": "how many pairs share their low 12 bits, by allocator, state and size",

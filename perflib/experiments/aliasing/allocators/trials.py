@@ -20,6 +20,7 @@ from perflib.experiments.aliasing.addresses import LINE_BYTES, PERIOD_BYTES
 from perflib.experiments.aliasing.allocators.claims import AGAIN, NEW
 from perflib.experiments.aliasing.allocators.table import FUNCTIONS, PLACES, TIMED
 from perflib.framework.brackets import BRACKET_COLUMNS, bracket_columns
+from perflib.framework.results import results
 from perflib.kernels import build
 from perflib.machine.libraries.allocators import Allocator
 from perflib.measure.conditions import Conditions, check, observe, violated
@@ -152,7 +153,9 @@ class AllocatorTrials:
             "cpu": self._conditions[wanted.core].cpu,
             "allocator": self._allocators[wanted.allocator].name,
         }
-        return {name: [{**common, **row}[name] for row in rows] for name in (*common, *rows[0])}
+        names = (*common, *rows[0])
+        columns = {name: [{**common, **row}[name] for row in rows] for name in names}
+        return columns | results(columns.pop("expected"), columns.pop("found"))
 
     def _places(self, round_: int, which: int) -> list[list[int]]:
         """For each timed function and size the order of the places, random in each visit."""
@@ -271,6 +274,8 @@ class AllocatorTrials:
                 "start_ns": int(timed["start_ns"][number]),
                 **{name: each[number] for name, each in bracketed.items()},
                 "ok": all(checks.values()),
+                "expected": expected,
+                "found": checksum,
             }
 
 
@@ -287,6 +292,8 @@ def _row(state: str, size: int, first: int, second: int) -> dict[str, Any]:
         **{column.name: None for column in BRACKET_COLUMNS},
         "start_ns": 0,
         "ok": True,
+        "expected": None,
+        "found": None,
     }
 
 

@@ -22,6 +22,7 @@ from perflib.experiments.aliasing.erasure_coding.layouts import (
 from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import Params, Words, budget, known_names, limit, parameter, precision
+from perflib.framework.results import RESULTS
 from perflib.framework.schema import START, Column, key, ok
 
 if TYPE_CHECKING:
@@ -119,12 +120,14 @@ class ErasureCoding(Experiment):
         *BRACKET_COLUMNS,
         Column("involuntary_switches", "integer", "", "of the thread, in all slices of the layout"),
         ok("addresses, core or parity were not what they should be"),
+        *RESULTS,
     )
     presets = {
         "quick": {"budget_s": 30.0},
         "full": {"budget_s": 600.0, "cores": "all", "precision_percent": 0.2, "trial_ms": 20.0},
     }
 
+    same_work = ("implementation",)
     claims = CLAIMS
     tables = {
         "speed": "MB/s of each implementation and layout, the mean of the cores; beside a busy "

@@ -28,6 +28,7 @@ from perflib.experiments.aliasing.erasure_coding.layouts import (
 from perflib.experiments.aliasing.erasure_coding.table import ErasureTable
 from perflib.framework.brackets import bracket_columns
 from perflib.framework.experiment import Session
+from perflib.framework.results import results
 from perflib.kernels import build, record
 from perflib.machine.hardware.memory import free_bytes
 from perflib.measure.conditions import Conditions
@@ -289,7 +290,8 @@ class ErasureTrials(Workers):
         _open(worker, chosen.method, self._code)
         parts = [self._samples(worker, wanted, layout) for layout in layouts]
         _call(worker, "erasure_close")
-        return {name: [one for part in parts for one in part[name]] for name in parts[0]}
+        columns = {name: [one for part in parts for one in part[name]] for name in parts[0]}
+        return columns | results(columns.pop("expected"), columns.pop("found"))
 
     def _samples(self, worker: Worker, wanted: Configuration, layout: str) -> Columns:
         cpu = self._conditions[wanted.core].cpu
@@ -300,7 +302,8 @@ class ErasureTrials(Workers):
         done, slices = _encode(
             worker, int(repeats > 1), repeats, int(examined["slices"]), self._code
         )
-        right = int(done["parity_checksum"]) == examined["parity_checksum"]
+        expected, found = examined["parity_checksum"], int(done["parity_checksum"])
+        right = found == expected
         here = int(done["cpu"]) == cpu
         if not placed:
             self.problems[f"blocks did not begin where layout {layout!r} has them"] = None
@@ -317,6 +320,8 @@ class ErasureTrials(Workers):
             "layout": layout,
             "involuntary_switches": int(done["involuntary_switches"]),
             "ok": placed and here and right,
+            "expected": expected,
+            "found": found,
         }
         timed = slices["timed"]
         return {

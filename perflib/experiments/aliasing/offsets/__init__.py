@@ -27,6 +27,7 @@ from perflib.framework.params import (
     parameter,
     precision,
 )
+from perflib.framework.results import RESULTS
 from perflib.framework.schema import Column, key, ok
 from perflib.framework.steps import Drawing, Steps
 
@@ -133,11 +134,13 @@ class AliasOffsets(Experiment):
         ),
         Column("involuntary_switches", "integer", "", "times the thread was preempted"),
         ok("its core, threads, places or result are not what they should be"),
+        *RESULTS,
     )
     presets = {
         "quick": {"budget_s": 18.0, "elements": [2048], "sizes": [128, 256], "sample_ms": 0.5},
         "full": {"budget_s": 900.0, "precision_percent": 0.2, "sizes": [64, 128, 256, 512, 1024]},
     }
+    same_work = ("function",)
     claims = (ALIASES, ALIASES_SHARED, SLOWEST)
     tables = {
         "time_{routine}": "time at each offset, of each build and size of a routine; of all that "

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from perflib.experiments.aliasing.addresses import LINE_BYTES, PERIOD_BYTES
 from perflib.experiments.aliasing.offsets.functions import DGEMV, FUNCTIONS, Configuration
 from perflib.framework.brackets import bracket_columns, core_mhz
+from perflib.framework.results import results
 from perflib.kernels import Build, build, record
 from perflib.machine.libraries.blas import ONE_THREAD, Blas
 from perflib.measure.conditions import Conditions
@@ -113,6 +114,9 @@ class OffsetTrials(Workers):
             **bracket_columns(timed),
             "core_mhz": core_mhz(timed).round(1).tolist(),
             "ok": ok.tolist(),
+            **results(
+                [self._checksums[wanted.swept.name]] * len(offsets), samples["checksum"].tolist()
+            ),
         }
 
     def sweep(self, wanted: Configuration, offsets: Sequence[int]) -> NDArray[Any]:

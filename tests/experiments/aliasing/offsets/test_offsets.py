@@ -381,7 +381,9 @@ def test_a_sample_whose_result_differs_is_not_used(monkeypatch: pytest.MonkeyPat
             return samples
 
         monkeypatch.setattr(trials, "sweep", wrong)
-        assert trials.take(1, 0)["ok"] == [True, False, False]
+        taken = trials.take(1, 0)
+        assert taken["ok"] == [True, False, False]
+        assert [one is None for one in taken["found"]] == [True, False, True]
         assert any("its result differs" in words for words in trials.violated)
         assert any(f"migrated from cpu{cpu}" in words for words in trials.violated)
 
