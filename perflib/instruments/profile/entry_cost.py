@@ -235,7 +235,7 @@ def _judged(table: pd.DataFrame, times: float, confidence: float) -> pd.DataFram
     table["even_percent"] = 100 * even
     for count, prefix in (("at_entry", ""), ("at_control", "control_")):
         hits = table[count].to_numpy()
-        low, high = _clopper_pearson(hits, number, confidence)
+        low, high = clopper_pearson(hits, number, confidence)
         if not prefix:
             table["share_percent"] = 100 * hits / number
             table["share_percent_low"], table["share_percent_high"] = 100 * low, 100 * high
@@ -250,19 +250,6 @@ def _judged(table: pd.DataFrame, times: float, confidence: float) -> pd.DataFram
             np.where(high / even < times, "refuted", "inconclusive"),
         )
     return table.sort_values("samples", ascending=False, kind="stable", ignore_index=True)
-
-
-def _clopper_pearson(hits: Ints, number: Ints, confidence: float) -> tuple[Floats, Floats]:
-    tail = (1 - confidence) / 2
-    low = np.where(
-        hits > 0, distributions.beta.ppf(tail, np.maximum(hits, 1), number - hits + 1), 0
-    )
-    high = np.where(
-        hits < number,
-        distributions.beta.ppf(1 - tail, hits + 1, np.maximum(number - hits, 1)),
-        1.0,
-    )
-    return low, high
 
 
 def _pooled(
