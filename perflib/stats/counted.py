@@ -17,9 +17,7 @@ def clopper_pearson(
     """Both ends of the exact interval of a binomial share (Clopper and Pearson 1934)."""
     tail = (1 - confidence) / 2
     low = np.where(hits > 0, beta.ppf(tail, np.maximum(hits, 1), number - hits + 1), 0)
-    high = np.where(
-        hits < number, beta.ppf(1 - tail, hits + 1, np.maximum(number - hits, 1)), 1.0
-    )
+    high = np.where(hits < number, beta.ppf(1 - tail, hits + 1, np.maximum(number - hits, 1)), 1.0)
     return low, high
 
 

@@ -23,7 +23,7 @@ from perflib.model.errors import MeasurementError, UserError
 _RESULT = record("correctness", "correctness_result")
 _NUMBERS = {name: number for number, name in enumerate(CLASSES)}
 TABLED = 8  # blocks whose checksums are known
-_ROUNDS = 5  # that fit into the budget
+_ROUNDS = 8  # that fit into the budget
 _WORKING = 0.7  # of the time
 _MIN_NS, _IDLE_NS = 50_000, 1_000_000
 _BURST_NS, _PAUSE_NS = 50_000, 100_000

@@ -139,7 +139,7 @@ def _software(rows: pd.DataFrame) -> list[str]:
     verdicts = pd.Series("right", index=rows.index, dtype=object)
     for (name, block), group in known.groupby(["class", "block"], observed=True):
         table = checksums().get(str(name), [])
-        number = int(block)
+        number = int(float(str(block)))
         if number < len(table):
             wanted: str | None = table[number]
         else:
@@ -151,9 +151,8 @@ def _software(rows: pd.DataFrame) -> list[str]:
 
 def _majority(group: pd.DataFrame) -> str | None:
     """What more than half of the cores say."""
-    cores = group.groupby("checksum")["cpu"].nunique()
-    most = cores.idxmax()
-    return str(most) if 2 * cores[most] > group["cpu"].nunique() else None
+    cores = group.groupby("checksum")["cpu"].nunique().sort_values()
+    return str(cores.index[-1]) if 2 * cores.iloc[-1] > group["cpu"].nunique() else None
 
 
 def weakest(rows: pd.DataFrame) -> pd.Series[Any]:
