@@ -52,7 +52,7 @@ def _core(
     rows = table.rows[table.rows["cpu"] == cpu]
     disputed = sorted(set(rows.loc[rows["software"] == "disputed", "class"]))
     rounds = int(bad["round"].nunique())
-    remarks = [_rate(mine[mine["class"] == one].iloc[0], bad[bad["class"] == one]) for one in names]
+    remarks = [_rate(table, cpu, one, bad[bad["class"] == one]) for one in names]
     software = sorted(set(bad.loc[bad["software"] == "wrong", "class"]))
     if software:
         whom = "the other cores, or from the table that is known"
@@ -98,18 +98,24 @@ def _counts(row: pd.Series[Any]) -> dict[str, str]:
     }
 
 
-def _rate(row: pd.Series[Any], bad: pd.DataFrame) -> Reason:
-    """What is wrong in a class: how often, and the first wrong result."""
+def _rate(table: CorrectnessTable, cpu: int, name: str, bad: pd.DataFrame) -> Reason:
+    """What is wrong in a class: how often, in its one state if it has one, and the first result."""
     first = bad.iloc[0].to_dict()
     expected, found = (str(first.get(one) or "something else") for one in ("expected", "found"))
     bits = bits_of(expected, found)
+    state, _ = table.only_state(cpu, name)
+    sums = table.pooled(["cpu", "class", "state"] if state else ["cpu", "class"])
+    mine = (sums["cpu"] == cpu) & (sums["class"] == name)
+    row = sums[mine & (sums["state"] == state)] if state else sums[mine]
+    low, high = (row[f"rate_per_1e9_{end}"].iloc[0] / PER for end in ("low", "high"))
     numbers = {
-        "name": row["class"],
-        "wrong": count_text(row["wrong"]),
-        "operations": count_text(row["operations"]),
-        "rate": one_in(row["rate_per_1e9"] / PER),
-        "low": one_in(row["rate_per_1e9_low"] / PER),
-        "high": one_in(row["rate_per_1e9_high"] / PER),
+        "name": name,
+        "wrong": count_text(row["wrong"].iloc[0]),
+        "operations": count_text(row["operations"].iloc[0]),
+        "rate": one_in(row["rate_per_1e9"].iloc[0] / PER),
+        "low": one_in(low),
+        "high": one_in(high),
+        "when": f" {_WHEN[state]}" if state else "",
         "state": first["state"],
         "index": first.get("first_index", "?"),
         "expected": expected,
@@ -130,15 +136,15 @@ def _where(table: CorrectnessTable, cpu: int, name: str) -> str:
 def _coverage(run: Run, table: CorrectnessTable) -> Finding:
     tested = set(table.rows["class"])
     absent = run.provenance.get("plan", {}).get("absent", {})
-    lacking = {
-        one: absent.get(one, "not requested (classes)") for one in CLASSES if one not in tested
-    }
-    reasons = tuple(Reason("absent", {"name": one, "why": why}) for one, why in lacking.items())
+    lacking = [one for one in CLASSES if one not in tested]
+    reasons = [Reason("absent", {"name": n, "why": absent[n]}) for n in lacking if n in absent]
+    if others := [one for one in lacking if one not in absent]:
+        reasons.append(Reason("not_requested", {"names": others}))
     return COVERAGE.found(
-        Decision("refuted", reasons) if lacking else Decision("supported", (Reason("every"),)),
+        Decision("refuted", tuple(reasons)) if lacking else Decision("supported"),
         Interval(*[float(len(tested))] * 3),
-        facts={"count": len(tested), "every": len(CLASSES), "lacking": list(lacking)},
-        evidence={"lacking": lacking},
+        facts={"count": len(tested), "every": len(CLASSES), "lacking": lacking},
+        evidence={"lacking": {one: absent.get(one, "not requested") for one in lacking}},
     )
 
 

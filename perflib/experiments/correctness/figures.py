@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from perflib.experiments.correctness import CLASSES
 from perflib.experiments.correctness.analyse import tables
 from perflib.experiments.correctness.table import PER
+from perflib.framework.plots import panel
 from perflib.model.run import Run
 
 _MOST_LABELS = 32
@@ -26,15 +27,14 @@ def plots(run: Run) -> dict[str, Callable[[], Figure]]:
 def _limits(table: pd.DataFrame) -> Figure:
     """Upper limits in colours; where results were wrong, their share in a frame."""
     names = [one for one in CLASSES if one in set(table["class"])]
-    limit = table.assign(limit=np.log10(table["rate_per_1e9_high"] / PER))
+    limit = table.assign(limit=-np.log10(table["rate_per_1e9_high"] / PER))
     matrix = limit.pivot_table(index="cpu", columns="class", values="limit")[names]
     bad = table.pivot_table(index="cpu", columns="class", values="bad")[names].fillna(0) > 0
-    figure = Figure(figsize=(9, min(2.6 + 0.3 * len(matrix), 12)))
-    axes = figure.subplots()
+    figure, axes = panel(9, min(2.8 + 0.3 * len(matrix), 12))
     sns.heatmap(
-        matrix, ax=axes, cmap="viridis_r", linewidths=0.5,
+        matrix, ax=axes, cmap="viridis", linewidths=0.5,
         yticklabels=max(1, len(matrix) // _MOST_LABELS),
-        cbar_kws={"label": "at most one wrong result in 10⁻ˣ\n(log₁₀ of the share, 95 %)"},
+        cbar_kws={"label": "x: at most one wrong\nresult in 10ˣ (95 %)"},
     )  # fmt: skip
     for row, column in np.argwhere(bad.to_numpy()):
         axes.text(

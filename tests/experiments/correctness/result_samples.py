@@ -1,4 +1,4 @@
-"""Samples of `correctness` by simulation: rates vary from sample to sample, faults come in bursts."""
+"""Samples of `correctness` by simulation: rates vary, faults come in bursts."""
 
 from __future__ import annotations
 

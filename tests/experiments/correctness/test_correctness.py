@@ -14,7 +14,7 @@ import pytest
 from perflib import kernels
 from perflib.experiments import get
 from perflib.experiments.correctness import CLASSES, measure
-from perflib.experiments.correctness.table import CorrectnessTable, count_text, one_in
+from perflib.experiments.correctness.table import count_text, one_in
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.stats.counted import rate
