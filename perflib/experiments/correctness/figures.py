@@ -40,6 +40,7 @@ def _limits(table: pd.DataFrame) -> Figure:
         axes.text(
             column + 0.5, row + 0.5, "✗", color="red", ha="center", va="center",
             fontweight="bold", fontsize="large",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 2},
         )  # fmt: skip
     axes.set_xlabel("class of instructions")
     axes.set_ylabel("core (cpu)")
