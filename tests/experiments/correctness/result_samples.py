@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,7 +30,7 @@ def samples(
     a core errs in bursts. ``only``: in this state alone.
     """
     generator = np.random.default_rng(seed)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for round_ in range(rounds):
         block = round_ // 2 if round_ % 2 == 0 else 1000 + round_
         for state in STATES:
