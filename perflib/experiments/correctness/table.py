@@ -132,7 +132,7 @@ def bits_of(expected: str, found: str) -> list[int]:
 
 
 def _software(rows: pd.DataFrame) -> list[str]:
-    """``right``, ``wrong`` or ``disputed``: the checksum beside the table's, and other cores'."""
+    """``right``, ``wrong`` or ``disputed``: by the checksum of the table, or of most cores."""
     if "checksum" not in rows or "block" not in rows:
         return ["right"] * len(rows)
     known = rows[rows["checksum"].notna() & rows["block"].notna()]
