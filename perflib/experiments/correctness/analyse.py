@@ -52,7 +52,8 @@ def _core(
     rows = table.rows[table.rows["cpu"] == cpu]
     disputed = sorted(set(rows.loc[rows["software"] == "disputed", "class"]))
     rounds = int(bad["round"].nunique())
-    remarks = [_rate(table, cpu, one, bad[bad["class"] == one]) for one in names]
+    seen = [one for one in names if (bad.loc[bad["class"] == one, "wrong"] > 0).any()]
+    remarks = [_rate(table, cpu, one, bad[bad["class"] == one]) for one in seen]
     software = sorted(set(bad.loc[bad["software"] == "wrong", "class"]))
     if software:
         whom = "the other cores, or from the table that is known"
@@ -66,7 +67,8 @@ def _core(
     else:
         row = weakest(mine)
         decision = Decision("refuted", (Reason("weakest", {"name": row["class"], **_counts(row)}),))
-    where = [_where(table, cpu, one) for one in names]
+    rates = dict(zip(seen, (f", 1 in {one.numbers['rate']}" for one in remarks), strict=False))
+    where = [f"{one}{rates.get(one, '')}{_when(table, cpu, one)}" for one in names]
     if not names:
         where = [f"cores disagree on {', '.join(disputed)}"]
     operations = float(mine["operations"].sum())
@@ -125,12 +127,10 @@ def _rate(table: CorrectnessTable, cpu: int, name: str, bad: pd.DataFrame) -> Re
     return Reason("rate", numbers)
 
 
-def _where(table: CorrectnessTable, cpu: int, name: str) -> str:
-    """A class in a sentence, with the state in which alone it is wrong."""
+def _when(table: CorrectnessTable, cpu: int, name: str) -> str:
+    """The state in which alone a class is wrong."""
     state, alone = table.only_state(cpu, name)
-    if not state:
-        return name
-    return f"{name} ({'only' if alone else 'seen so far'} {_WHEN[state]})"
+    return f" ({'only' if alone else 'seen so far'} {_WHEN[state]})" if state else ""
 
 
 def _coverage(run: Run, table: CorrectnessTable) -> Finding:
