@@ -37,6 +37,7 @@ _FOLDERS = {
     "layout": "layout",
     "bracketed": "bracketed",
     "sensitivity": "sensitivity",
+    "correctness": "correctness",
 }
 NAMES = tuple(_FOLDERS)
 

@@ -25,6 +25,7 @@ from tests.experiments.bracketed import bracketed_samples as pieces
 from tests.experiments.code_size import bracketed_samples, code_samples
 from tests.experiments.core_pairs import cell_samples
 from tests.experiments.core_pairs.coherence import coherence_samples
+from tests.experiments.correctness import result_samples
 from tests.experiments.counters import test_counters
 from tests.experiments.event_profile import profiles
 from tests.experiments.judged import made_run
@@ -104,6 +105,7 @@ NULLS: Mapping[str, Sequence[Callable[[], pd.DataFrame]]] = {
         *(partial(pieces.samples, longer=(0.0,), turns=n, busy=0.3) for n in (2, 8)),
         partial(pieces.samples, longer=(0.0,), processes=1, turns=12, between=0.0),
     ],
+    "correctness": [partial(result_samples.samples, cores=n, operations=1e4) for n in (2, 3)],
     "layout": [partial(layouts.trials, 1000, rounds=n, bursts=0.0) for n in (12, 24)],
 }
 

@@ -151,6 +151,12 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"occupied": [120]}, "occupied"),
         ({"job": "triadd"}, "job"),
     ],
+    "correctness": [
+        ({"classes": "avx3"}, "unknown class 'avx3': did you mean 'avx2' or 'avx512'"),
+        ({"states": ["worm"]}, "unknown state 'worm': did you mean 'warm'"),
+        ({"classes": []}, "parameter 'classes'"),
+        ({"class_ms": 0}, "parameter 'class_ms'"),
+    ],
     "what_if": [
         ({"job": "command"}, "go together"),
         ({"sizes": ["formla=3"]}, "NAME=NUMBER"),

@@ -19,6 +19,7 @@ RUNS = Path(__file__).parents[1] / "data" / "runs"
 OWN = {
     "layout": {"s", "percent"},
     "sensitivity": {"s"},
+    "correctness": {"in 10⁹"},
     "memory_load": {"ns"},
     "contention": {"ns"},
     "bracketed": {"ns"},

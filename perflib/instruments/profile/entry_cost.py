@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy import stats as distributions
 
 from perflib.model.errors import UserError
+from perflib.stats.counted import clopper_pearson
 from perflib.stats.interval import Interval
 from perflib.stats.intervals import clopper_pearson, holm
 

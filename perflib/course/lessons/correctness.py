@@ -1,0 +1,55 @@
+"""What notebook 22 asks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from perflib.course.items import Judged, Measured, Prediction, Relation, number
+from perflib.course.lesson import Lesson
+
+_NEAR = 0.02
+
+
+def _wrong(run: Any) -> Measured:
+    """Wrong results in 10⁹, on the core of which least is known."""
+    sums = run.table("states").groupby("cpu")[["operations", "wrong"]].sum()
+    row = sums.loc[sums["operations"].idxmin()]
+    per = 1e9 / float(row["operations"])
+    wrong = float(row["wrong"])
+    return Measured(
+        max(0.0, wrong - 2 * math.sqrt(wrong)) * per,
+        wrong * per,
+        (wrong + 3 + 2 * math.sqrt(wrong)) * per,
+        f"wrong results in 10⁹ on cpu{sums['operations'].idxmin()}",
+    )
+
+
+def _limit(answer: Any, run: Any) -> Judged:
+    """The rule of three, from the samples, on the core with the fewest results."""
+    fewest = float(run.samples[run.samples["ok"]].groupby("cpu")["operations"].sum().min())
+    found = 3 / fewest
+    says = f"3 of {fewest:.2g} results are {found:.2g}"
+    return Judged(float(abs(number(answer) / found - 1) <= _NEAR), says)
+
+
+LESSON = Lesson.of(
+    "correctness",
+    items=[
+        Prediction(
+            name="wrong",
+            unit="in 10⁹",
+            measured=_wrong,
+            hints=["Of how many servers in a thousand did others report one such core?"],
+        ),
+        Relation(
+            name="1",
+            holds=_limit,
+            wrong=[(0.0, "takes what was seen for what is so"), (1.0, "forgets to divide")],
+            hints=["If none of n is wrong, 3 / n is the limit at 95 %: (1 - 3/n)ⁿ is 5 %."],
+        ),
+        "2",
+        "3",
+    ],
+)
+"""The lesson."""
