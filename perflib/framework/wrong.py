@@ -16,9 +16,9 @@ from perflib.framework.results import CORE_WRONG, CORES_WRONG, SAMPLE, WRONG_TIM
 from perflib.framework.schema import Column, is_used
 from perflib.model.finding import Finding
 from perflib.model.run import Run
+from perflib.stats.counted import clopper_pearson
 from perflib.stats.decide import Decision, Reason
 from perflib.stats.interval import Interval
-from perflib.stats.intervals import clopper_pearson
 
 _NO_CORE = -1  # of a job that ran on several
 _MOST_NUMBER = 2**31  # of a core, a round

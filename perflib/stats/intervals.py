@@ -283,14 +283,3 @@ def holm(p_values: Floats) -> Floats:
     corrected = np.empty(count)
     corrected[order] = np.minimum(stepped, 1.0)
     return corrected
-
-
-def clopper_pearson(
-    hits: Ints | int, number: Ints | int, confidence: float = 0.95
-) -> tuple[Floats, Floats]:
-    """The ends of the exact intervals of shares, of independent cases."""
-    tail, hits, number = (1 - confidence) / 2, np.asarray(hits), np.asarray(number)
-    missed = number - hits
-    low = np.where(hits > 0, special.betaincinv(np.maximum(hits, 1), missed + 1, tail), 0.0)
-    high = np.where(missed > 0, special.betaincinv(hits + 1, np.maximum(missed, 1), 1 - tail), 1.0)
-    return low, high

@@ -26,7 +26,7 @@ from scipy import stats as distributions
 from perflib.model.errors import UserError
 from perflib.stats.counted import clopper_pearson
 from perflib.stats.interval import Interval
-from perflib.stats.intervals import clopper_pearson, holm
+from perflib.stats.intervals import holm
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
