@@ -13,8 +13,8 @@
  * other programs would run there, and be as busy. The first group is busy in the states 1, 2, 5, 6
  * ... of half_ns each, the second one in the states 0, 3, 4, 7 ...: so a drift is even, and with
  * equal groups the clock, which follows how many cores work, stays. All go by the same clock,
- * begin together and end together. They run at real-time priority where that is allowed, for half
- * a second at most: nothing else of the system runs on these cores meanwhile.
+ * begin together and end together, after half a second at most: where the process has real-time
+ * priority, nothing else of the system runs on these cores meanwhile.
  *
  * Checksum: the line at which the chase ended, which follows from seed and number of steps.
  *
@@ -43,7 +43,6 @@ typedef struct {
 
 typedef struct {
   double held;     /* the least share of the time that a thread of the groups had its core */
-  int64_t fifo;    /* whether all have real-time priority */
   int64_t moved;   /* threads that did not end on their core */
   int64_t steps;   /* of the chase */
   int64_t at_line; /* where it ended */
@@ -51,13 +50,12 @@ typedef struct {
 
 /* Resources: 0 PORTS, 1 CACHE, with a chase through chase_bytes (lines of 64), arrays of
    read_bytes. cpus: the listener, first cores of the first group, then second of the second.
-   Priority of SCHED_FIFO, 0: none. 0, or stage * 65536 + errno with the stages 1 argument (EINVAL;
+   0, or stage * 65536 + errno with the stages 1 argument (EINVAL;
    ERANGE: too much), 2 memory, 3 core (EINVAL: offline, not allowed, or given twice), 4 thread, 5 a
    thread that did not get to run in time. */
 int64_t sharing_run(int resource, const int64_t *cpus, int64_t first, int64_t second,
                     int64_t chase_bytes, int64_t read_bytes, int64_t half_ns, int64_t alternations,
-                    int priority, uint64_t seed, sharing_alternation *found,
-                    sharing_account *account);
+                    uint64_t seed, sharing_alternation *found, sharing_account *account);
 // @end
 
 #include "common/arch.h"
@@ -77,7 +75,7 @@ enum { POLL_NS = 50000, BEGIN_NS = 1000000, SPIN_NS = 200000, SETTLE_NS = 200000
 typedef struct {
   int64_t begin_ns, end_ns; // 0: not known yet; an end before the beginning: nothing is done
   int64_t ready, half_ns, alternations, chase_bytes, read_bytes;
-  int resource, priority;
+  int resource;
   uint64_t seed;
   sharing_alternation *found;
 } sharing;
@@ -85,7 +83,7 @@ typedef struct {
 typedef struct {
   sharing *all;
   pthread_t thread;
-  int group, fifo, cpu, moved; // group 0: the listener
+  int group, cpu, moved; // group 0: the listener
   double held;
   unsigned char *memory;
   int64_t steps, at_line;
@@ -203,8 +201,6 @@ static void alternate(sharer *mine) {
 static void *sharer_main(void *argument) {
   sharer *mine = argument;
   sharing *all = mine->all;
-  struct sched_param wanted = {.sched_priority = all->priority};
-  mine->fifo = all->priority && pthread_setschedparam(pthread_self(), SCHED_FIFO, &wanted) == 0;
   __atomic_fetch_add(&all->ready, 1, __ATOMIC_RELEASE);
   int64_t begin_ns;
   while ((begin_ns = __atomic_load_n(&all->begin_ns, __ATOMIC_ACQUIRE)) == 0)
@@ -279,7 +275,7 @@ static int64_t run_all(sharing *all, sharer *threads, const int64_t *cpus, int64
 
 static int64_t check(const sharing *all, const int64_t *cpus, int64_t first, int64_t second) {
   if (all->resource < 0 || all->resource >= RESOURCES || cpus == NULL || first < 1 || second < 0 ||
-      all->half_ns < 2 * SETTLE_NS || all->alternations < 1 || all->priority < 0)
+      all->half_ns < 2 * SETTLE_NS || all->alternations < 1)
     return text_failed(TEXT_ARGUMENT, EINVAL);
   if (all->resource == CACHE && (all->chase_bytes < LINE || all->read_bytes < LOAD_CHUNK))
     return text_failed(TEXT_ARGUMENT, EINVAL);
@@ -299,8 +295,7 @@ static int64_t check(const sharing *all, const int64_t *cpus, int64_t first, int
 
 int64_t sharing_run(int resource, const int64_t *cpus, int64_t first, int64_t second,
                     int64_t chase_bytes, int64_t read_bytes, int64_t half_ns, int64_t alternations,
-                    int priority, uint64_t seed, sharing_alternation *found,
-                    sharing_account *account) {
+                    uint64_t seed, sharing_alternation *found, sharing_account *account) {
   if (found == NULL || account == NULL)
     return text_failed(TEXT_ARGUMENT, EINVAL);
   sharing all = {.half_ns = half_ns,
@@ -308,7 +303,6 @@ int64_t sharing_run(int resource, const int64_t *cpus, int64_t first, int64_t se
                  .chase_bytes = chase_bytes,
                  .read_bytes = read_bytes,
                  .resource = resource,
-                 .priority = priority,
                  .seed = seed,
                  .found = found};
   int64_t failed = check(&all, cpus, first, second), n = 1 + first + second;
@@ -325,10 +319,8 @@ int64_t sharing_run(int resource, const int64_t *cpus, int64_t first, int64_t se
   }
   if (!failed)
     failed = run_all(&all, threads, cpus, n);
-  *account = (sharing_account){
-      .held = 1, .fifo = 1, .steps = threads[0].steps, .at_line = threads[0].at_line};
+  *account = (sharing_account){.held = 1, .steps = threads[0].steps, .at_line = threads[0].at_line};
   for (int64_t i = 0; i < n; i++) {
-    account->fifo &= threads[i].fifo;
     account->moved += threads[i].moved;
     if (i > 0 && threads[i].held < account->held)
       account->held = threads[i].held;
