@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -46,7 +47,7 @@ def findings(run: Run) -> list[Finding]:
         if resource == "ports"
     ]
     alone = [_alone(table, cpu, threshold) for cpu in table.listeners]
-    return [*found, *alone, *moved, _kernel(found, named)]
+    return [*found, *alone, *moved, _kernel(found)]
 
 
 def _shared(
@@ -73,9 +74,10 @@ def _shared(
         prevented=prevented,
         to_support=[Witness(beyond.low > 0, Reason("clock"))],
     )
-    if _disagrees(finding, named[one]):
-        finding.facts["though"] = f", though the kernel says {'one' if named[one] else 'two'}"
-    return finding
+    if not _disagrees(finding, named[one]):
+        return finding
+    though = f", though the kernel says {'one' if named[one] else 'two'}"
+    return dataclasses.replace(finding, facts={**facts, "though": though})
 
 
 def _disagrees(finding: Finding, named: bool | None) -> bool:
@@ -117,7 +119,7 @@ def _moved(table: SharingTable, pair: Pair, changes: list[int], threshold: float
     )
 
 
-def _kernel(found: list[Finding], named: Mapping[tuple[Pair, str], bool | None]) -> Finding:
+def _kernel(found: list[Finding]) -> Finding:
     """One finding of all: does the kernel say what was measured?"""
     known = [one for one in found if one.evidence["kernel"] is not None]
     decided = [one for one in known if one.verdict != "inconclusive"]

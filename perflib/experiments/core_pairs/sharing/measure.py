@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import random
@@ -91,10 +92,10 @@ def _named(cores: Sequence[int]) -> list[Pair]:
     """Of each core and private cache that the kernel names, each CPU with the next one."""
     places, found = topology(), set()
     groups = [places.cpu(cpu).siblings for cpu in cores]
-    groups += [one.shared_cpus for one in caches() if one.level <= 2]  # noqa: PLR2004 private
+    groups += [one.shared_cpus for one in caches() if one.level <= 2]  # private ones
     for group in groups:
         here = sorted(set(group) & set(cores))
-        found |= {pair_of(one, other) for one, other in zip(here, here[1:], strict=False)}
+        found |= {pair_of(one, other) for one, other in itertools.pairwise(here)}
     return sorted(found)
 
 

@@ -183,4 +183,4 @@ def candidates(signs: Floats, logs: Floats, cpus: Sequence[int], threshold: floa
     if most < threshold / 2:
         return []
     near = np.flatnonzero(mean >= most * (1 - 1 / len(logs)))
-    return [cpus[place] for place in near] if len(near) <= _MIN_HALVINGS else []
+    return [cpus[int(place)] for place in near] if len(near) <= _MIN_HALVINGS else []
