@@ -90,11 +90,8 @@ class Sharing(Experiment):
         key("round", "integer", "number of the round"),
         Column("position", "integer", "", "place of the trial in its round"),
         key("listener_cpu", "integer", "the CPU whose work is timed"),
-        key("busy_cpus", "text", "the CPUs that are busy and pause by turns, as 0-3,8"),
-        Column(
-            "else_cpus", "text", "", "those that are busy while these pause; empty: none",
-            role="key",
-        ),
+        Column("busy_cpus", "text", "", "CPUs that are busy and pause by turns, as 0-3,8", True),
+        Column("else_cpus", "text", "", "those busy while these pause; empty: none"),
         key("resource", "text", "what they may share: ports, l1, l2", values=RESOURCES),
         Column(
             "ratio", "number", "", "time of the work while busy_cpus are busy, over that while "

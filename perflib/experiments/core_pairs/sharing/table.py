@@ -17,6 +17,7 @@ from perflib.stats.intervals import Floats, batch_means, t_interval, t_intervals
 Pair = tuple[int, int]
 RESOURCES = ("ports", "l1", "l2")
 _MIN_PART = 4  # rounds: of fewer an interval decides nothing
+_FAR = 4.0  # robust standard deviations
 _MIN_HALVINGS = 5
 _MOST_LOG = 1.0  # a halving that shows more counts as this: one odd trial names nobody
 
@@ -127,8 +128,7 @@ class SharingTable:
     def changes(self, pair: Pair, resource: str, threshold: float) -> list[int]:
         """The rounds (by place) with which the slow-down passed the threshold (a log ratio)."""
         values, _ = self.course(pair, resource)
-        confidence = 1 - 0.05 / max(1, len(values) * len(self.pairs))
-        return _changes(values, threshold, confidence)
+        return _changes(values, threshold, confidence=1 - 0.05 / max(1, len(values)))
 
     def alone(self, cpu: int) -> tuple[Interval, int, int]:
         """What the CPU felt most does to this one, in percent; which, and of how many.
@@ -164,10 +164,17 @@ def _changes(values: Floats, threshold: float, confidence: float) -> list[int]:
     parts = [begin for begin, end in itertools.pairwise(edges) if end - begin >= _MIN_PART]
     begins = [at for n, at in enumerate(parts) if n == 0 or above[at] != above[parts[n - 1]]]
     for begin, end in itertools.pairwise([0, *begins[1:], len(values)]):
-        found = t_interval(values[begin:end], confidence)
+        found = t_interval(_drawn_near(values[begin:end]), confidence)
         if not (found.low > threshold or found.high < threshold):
             return []
     return [int(at) for at in begins[1:]]
+
+
+def _drawn_near(values: Floats) -> Floats:
+    """Values far from the median count as less far: one odd round makes no part uncertain."""
+    middle = float(np.median(values))
+    reach = _FAR * 1.4826 * float(np.median(np.abs(values - middle)))
+    return np.clip(values, middle - reach, middle + reach)
 
 
 def candidates(signs: Floats, logs: Floats, cpus: Sequence[int], threshold: float) -> list[int]:
