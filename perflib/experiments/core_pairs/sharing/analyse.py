@@ -31,6 +31,7 @@ _SHARE_NOT = {
     "l2": "have a second-level cache each",
 }
 _CACHES = {"l1": ("data", 1), "l2": ("unified", 2)}
+_MOST_NAMED = 3  # cases in a sentence; the evidence has all
 _LEAST_PARTS = 8  # rounds, in which a change could show
 
 
@@ -133,11 +134,18 @@ def _kernel(found: list[Finding]) -> Finding:
     open_ = Reason("undecided", {"open": len(known) - len(decided), "count": len(known)})
     decision = Decision("supported", (Reason("agree", {"count": len(known)}),))
     if wrong:
-        decision = Decision("refuted", (Reason("cases", {"cases": cases}),))
+        numbers = {"wrong": len(wrong), "count": len(decided)}
+        decision = Decision("refuted", (Reason("disagree", numbers),))
     elif len(decided) < len(known) or not known:
         decision = Decision("inconclusive", (open_ if known else Reason("unknown"),))
     agreed = 100 * (1 - len(wrong) / len(decided)) if decided else math.nan
-    return NAMED.found(decision, Interval(agreed, math.nan, math.nan), facts={"cases": cases})
+    more = [f"{len(cases) - _MOST_NAMED} more"] if len(cases) > _MOST_NAMED else []
+    return NAMED.found(
+        decision,
+        Interval(agreed, math.nan, math.nan),
+        facts={"cases": [*cases[:_MOST_NAMED], *more]},
+        evidence={"cases": cases},
+    )
 
 
 def named_by_kernel(run: Run, table: SharingTable) -> dict[tuple[Pair, str], bool | None]:

@@ -52,7 +52,7 @@ def _matrices(table: pd.DataFrame) -> Figure:
         bar = {"label": "slower while the other is busy (%)"} if last else None
         sns.heatmap(
             pd.DataFrame(values, cpus, cpus), square=True, vmin=0, vmax=most, cmap="viridis",
-            annot=len(cpus) <= _MOST_WRITTEN, fmt=".0f", cbar=last, cbar_kws=bar, ax=axes,
+            annot=np.round(values) + 0.0 if len(cpus) <= _MOST_WRITTEN else False, fmt=".0f", cbar=last, cbar_kws=bar, ax=axes,
             xticklabels=step, yticklabels=step,
         )  # fmt: skip
         axes.grid(visible=False)
