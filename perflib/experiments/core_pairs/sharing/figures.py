@@ -48,12 +48,13 @@ def _matrices(table: pd.DataFrame) -> Figure:
                     frame = Rectangle(corner, 1, 1, fill=False, ec="C3", lw=2, zorder=3)
                     axes.add_patch(frame)
         axes.patch.set(facecolor="0.93", edgecolor="0.7", hatch="////")
+        written = np.round(values) + 0.0 if len(cpus) <= _MOST_WRITTEN else False
         last = place == len(resources) - 1
         bar = {"label": "slower while the other is busy (%)"} if last else None
         sns.heatmap(
             pd.DataFrame(values, cpus, cpus), square=True, vmin=0, vmax=most, cmap="viridis",
-            annot=np.round(values) + 0.0 if len(cpus) <= _MOST_WRITTEN else False, fmt=".0f", cbar=last, cbar_kws=bar, ax=axes,
-            xticklabels=step, yticklabels=step,
+            annot=written, fmt=".0f", cbar=last, cbar_kws=bar, xticklabels=step, yticklabels=step,
+            ax=axes,
         )  # fmt: skip
         axes.grid(visible=False)
         axes.set(xlabel="CPU", ylabel="CPU" if place == 0 else "")
