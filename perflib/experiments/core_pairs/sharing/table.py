@@ -17,6 +17,7 @@ from perflib.stats.intervals import Floats, batch_means, t_interval, t_intervals
 Pair = tuple[int, int]
 RESOURCES = ("ports", "l1", "l2")
 _MIN_PART = 4  # rounds: of fewer an interval decides nothing
+_MIN_ROUNDS = 3  # of two, one pair of hundreds would agree by chance
 _FAR = 4.0  # robust standard deviations
 _MIN_HALVINGS = 5
 _MOST_LOG = 1.0  # a halving that shows more counts as this: one odd trial names nobody
@@ -120,7 +121,7 @@ class SharingTable:
 
     def _interval(self, pair: Pair, resource: str, name: str) -> Interval:
         values, starts = self.course(pair, resource, name)
-        if len(values) < 2:
+        if len(values) < _MIN_ROUNDS:
             return NO_INTERVAL
         batches = time_batches(starts, len(values))
         return t_interval(batch_means(values[:, None], batches)[:, 0])
