@@ -25,6 +25,7 @@ _FOLDERS = {
     "contention": "contention",
     "numa": "core_pairs.numa",
     "coherence": "core_pairs.coherence",
+    "sharing": "core_pairs.sharing",
     "alias_map": "aliasing.map",
     "alias_environment": "aliasing.environment",
     "alias_offsets": "aliasing.offsets",

@@ -51,6 +51,7 @@ _SMALLER: dict[str, dict[str, Any]] = {
         "repeats": 2,
     },
     "contention": {"kinds": ["one_line", "fetch_add", "pthread"], "trial_ms": 0.2, "repeats": 2},
+    "sharing": {"alternate_ms": 4, "alternations": 3},
     "layout": {"iterations": 1000, "factors": ["environment", "aslr"]},
     "sensitivity": {
         "job": "compute",

@@ -144,6 +144,11 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"job": "command"}, "job=command and job_command=... go together"),
         ({"keep_threads": "("}, "parameter 'keep_threads': '\\(': it is no regular expression"),
     ],
+    "sharing": [
+        ({"resources": ["port"]}, "did you mean 'ports'|resource"),
+        ({"alternate_ms": 1}, "alternate_ms"),
+        ({"alternations": 20}, "400 ms .*300 ms is the most"),
+    ],
     "sensitivity": [
         ({"job": "command"}, "go together"),
         ({"job_command": "ls"}, "go together"),

@@ -27,6 +27,7 @@ OWN = {
     "count": {"per s", "ns per s", "us per s", "ms per s"},
     "kv_per_core": {"ms"},
     "machine": {"times"},
+    "sharing": {"times"},
 }  # their analyses make levels of their own
 COLUMNS = (
     Column("round", "integer", "", "round", role="key"),

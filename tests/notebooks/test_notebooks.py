@@ -25,7 +25,7 @@ pytestmark = pytest.mark.xdist_group("notebooks")
 NOTEBOOKS = sorted(notebooks_dir().rglob("*.ipynb"))
 NAMES = [path.stem for path in NOTEBOOKS]
 # Measured on the way in another's notebook, whose parameters are those of the cell.
-SECOND = {"alias_map", "data_tlb"}
+SECOND = {"alias_map", "data_tlb", "sharing"}
 FIRST = [name for name in experiments.NAMES if name not in SECOND]
 # The notebooks of no experiment.
 INVESTIGATION, FARM, PAIR = "investigation", "farm", "virtual_machine"

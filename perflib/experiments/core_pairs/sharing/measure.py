@@ -1,0 +1,223 @@
+"""Which CPUs are busy when, who listens, and how a trial is made."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import random
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from perflib.experiments.core_pairs.sharing import SharingParams
+from perflib.experiments.core_pairs.sharing.search import Search
+from perflib.experiments.core_pairs.sharing.table import Pair, SharingTable, pair_of
+from perflib.framework.experiment import Session
+from perflib.kernels import build, record
+from perflib.machine.cpulist import format_cpus
+from perflib.machine.hardware.caches import caches
+from perflib.machine.hardware.topology import topology
+from perflib.measure.conditions import Conditions
+from perflib.measure.process import Out
+from perflib.measure.schedule import Columns
+from perflib.measure.workers import Workers, no_thread
+from perflib.model.errors import UserError
+from perflib.stats.interval import widest
+
+_ALTERNATION = record("sharing", "sharing_alternation")
+_ACCOUNT = record("sharing", "sharing_account")
+_NO_THREAD: Mapping[int, Literal["core", "thread", "late"]] = {3: "core", 4: "thread", 5: "late"}
+_ALL_PAIRS = 8  # CPUs up to which every pair is tried
+_CHASED = {"l1": ("data", 1), "l2": ("unified", 2)}
+_PART_CHASED, _PART_READ = 0.5, 0.75  # of the cache; of an L2: together more than one
+_HELD_PERCENT = 90.0  # less, and the lower quartile of slices would be of both states
+_REST = 0.5  # of a trial's time, in which the CPUs are everybody's
+_GRACE_S = 10.0
+_MIN_S = 8.0
+
+
+def plan(params: SharingParams) -> dict[str, Any]:
+    """The CPUs, the pairs that are tried in any case, and the sizes.
+
+    Raises
+    ------
+    UserError
+        There are not two CPUs, or nothing can be asked of them.
+    """
+    cores = params.resolved_cores()
+    if len(cores) < 2:
+        msg = f"cores: sharing needs two CPUs, and {params.cores!r} is only cpu{cores[0]}"
+        raise UserError(msg)
+    sizes, notes = {}, []
+    second = _size_bytes("unified", 2, cores)
+    for resource in dict.fromkeys(params.resources):
+        size = _size_bytes(*_CHASED[resource], cores) if resource in _CHASED else 0
+        if resource in _CHASED and not (size and second):
+            notes.append(f"{resource} is left out: the machine does not report that cache")
+            continue
+        sizes[resource] = [int(_PART_CHASED * size), int(_PART_READ * second)]
+    if not sizes:
+        msg = f"resources: nothing is left to try: {'; '.join(notes)}"
+        raise UserError(msg)
+    every = len(cores) <= _ALL_PAIRS
+    if not every:
+        halved = "all others" if "ports" in sizes else "those that the kernel names"
+        notes.append(
+            f"of {len(cores)} CPUs not every pair is tried: ports with halves of {halved}, caches "
+            "with those that were found so, and with one that the kernel names"
+        )
+    build("sharing")  # what cannot be compiled fails here
+    pairs = _every(cores) if every else _named(cores)
+    return {"cores": cores, "pairs": pairs, "halve": not every, "sizes": sizes, "notes": notes}
+
+
+def _size_bytes(kind: str, level: int, cores: Sequence[int]) -> int:
+    """The smallest such cache of these CPUs; 0: none is reported."""
+    mine = [
+        one.size_bytes for one in caches()
+        if (one.kind, one.level) == (kind, level) and set(one.shared_cpus) & set(cores)
+    ]  # fmt: skip
+    return min(mine, default=0)
+
+
+def _every(cores: Sequence[int]) -> list[Pair]:
+    return [(a, b) for n, a in enumerate(cores) for b in cores[n + 1 :]]
+
+
+def _named(cores: Sequence[int]) -> list[Pair]:
+    """Of each core and private cache that the kernel names, each CPU with the next one."""
+    places, found = topology(), set()
+    groups = [places.cpu(cpu).siblings for cpu in cores]
+    groups += [one.shared_cpus for one in caches() if one.level <= 2]  # private ones
+    for group in groups:
+        here = sorted(set(group) & set(cores))
+        found |= {pair_of(one, other) for one, other in itertools.pairwise(here)}
+    return sorted(found)
+
+
+class SharingTrials(Workers):
+    """One worker, whose threads are the listener and the others.
+
+    Parameters
+    ----------
+    conditions
+        What the worker is to have; its threads have its priority.
+    params, plan
+        Of the run.
+    search
+        Who is tried in a round.
+    """
+
+    def __init__(
+        self,
+        conditions: Conditions,
+        params: SharingParams,
+        plan: Mapping[str, Any],
+        search: Search,
+    ) -> None:
+        super().__init__(build("sharing"), [conditions])
+        self._params, self._sizes = params, plan["sizes"]
+        self._cores: list[int] = plan["cores"]
+        self._search = search
+
+    def take(self, round_: int, configuration: int) -> Columns:
+        """All trials in which one CPU listens: a halving, then its pairs, each resource.
+
+        Raises
+        ------
+        WorkerError
+            The worker died, or took too long.
+        """
+        listener = self._cores[configuration]
+        rng = random.Random(f"{self._params.seed}/{round_}/{listener}")
+        wanted: list[tuple[list[int], list[int], str]] = []
+        if self._search.halves(round_, listener):
+            others = [cpu for cpu in self._cores if cpu != listener]
+            busy = rng.sample(others, len(others) // 2)
+            wanted.append((busy, [cpu for cpu in others if cpu not in busy], "ports"))
+        for other in self._search.partners(round_, listener):
+            wanted += [
+                ([other], [], one) for one in rng.sample(list(self._sizes), len(self._sizes))
+            ]
+        rows = [self._trial(listener, *one, rng.getrandbits(62)) for one in wanted]
+        return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+
+    def _trial(
+        self, listener: int, busy: Sequence[int], rest: Sequence[int], resource: str, seed: int
+    ) -> dict[str, Any]:
+        params, (chased, read) = self._params, self._sizes[resource]
+        started = time.monotonic()
+        answer, (found, account) = self[0].call(
+            "sharing_run", int(resource != "ports"),
+            np.array([listener, *busy, *rest], dtype=np.int64), len(busy), len(rest), chased, read,
+            round(params.alternate_ms * 1e6), params.alternations, seed,
+            Out(_ALTERNATION, params.alternations), Out(_ACCOUNT, 1), timeout_s=_GRACE_S,
+        )  # fmt: skip
+        time.sleep(_REST * (time.monotonic() - started))
+        labels = {
+            "listener_cpu": listener, "busy_cpus": format_cpus(busy),
+            "else_cpus": format_cpus(rest), "resource": resource,
+        }  # fmt: skip
+        used = found[(found["busy_ns"] > 0) & (found["quiet_ns"] > 0) & (found["chain_ratio"] > 0)]
+        held = 100 * float(account["held"][0])
+        why = _explained(int(answer))
+        if not why and account["moved"][0]:
+            why = "a thread migrated from its CPU"
+        if not why and (held < _HELD_PERCENT or not len(used)):
+            why = "other programs, or the hypervisor, kept a CPU from its thread"
+        if why:
+            self.problems[f"some trials are not used: {why}"] = None
+        if int(answer) or not len(used):
+            unknown = dict.fromkeys(("ratio", "busy_ns", "quiet_ns", "clock_ratio"), math.nan)
+            more = {"alternations": 0, "held_percent": 0.0, "start_ns": time.monotonic_ns()}
+            return labels | unknown | more | {"ok": False}
+        ratio = float(np.exp(np.median(np.log(used["busy_ns"] / used["quiet_ns"]))))
+        return labels | {
+            "ratio": ratio,
+            "busy_ns": float(np.median(used["busy_ns"])),
+            "quiet_ns": float(np.median(used["quiet_ns"])),
+            "clock_ratio": float(np.median(used["chain_ratio"])),
+            "alternations": len(used),
+            "held_percent": held,
+            "start_ns": int(found["start_ns"][0]),
+            "ok": not why,
+        }
+
+
+def _explained(answer: int) -> str:
+    if not answer:
+        return ""
+    stage, number = divmod(answer, 1 << 16)
+    if stage in _NO_THREAD:
+        return no_thread(_NO_THREAD[stage], number)
+    return f"sharing refused: {os.strerror(number)} (stage {stage})"
+
+
+def take(params: SharingParams, session: Session) -> str:
+    """Every pair that is to be tried once a round, and one halving of each CPU."""
+    plan = session.plan
+    search = Search(
+        session.journal.trials,
+        plan["cores"],
+        [pair_of(*pair) for pair in plan["pairs"]],
+        halve=plan["halve"] and "ports" in plan["sizes"],
+        threshold=math.log1p(params.threshold_percent / 100),
+    )
+
+    def half_width(samples: pd.DataFrame) -> float:
+        if not samples["ok"].any():
+            return math.inf
+        table = SharingTable(samples)
+        widths = [table.slower(*one).half_width for one in table.pairs]
+        widths += [table.alone(cpu)[0].half_width for cpu in search.without(table.listeners)]
+        return widest(widths, math.inf)
+
+    with SharingTrials(params.conditions(None), params, plan, search) as trials:
+        stopped = session.rounds(params, len(plan["cores"]), trials.take, half_width, _MIN_S)
+        session.note(trials)
+    session.problems += plan["notes"]
+    return stopped
