@@ -57,12 +57,12 @@ def _matrices(table: pd.DataFrame) -> Figure:
             ax=axes,
         )  # fmt: skip
         axes.grid(visible=False)
-        axes.set(xlabel="CPU", ylabel="CPU" if place == 0 else "")
+        axes.set(xlabel="CPU" if last else "", ylabel="CPU" if place == 0 else "")
         axes.set_title(_TITLES.get(resource, resource), fontsize="medium")
     figure.suptitle("Which CPUs feel each other?")
     handles = [
         Patch(facecolor="none", edgecolor="C3", lw=2, label="one, says the kernel"),
         Patch(facecolor="0.93", edgecolor="0.7", hatch="////", label="not tried"),
     ]
-    figure.legend(handles=handles, fontsize="small", ncols=2, loc="outside lower center")
+    figure.legend(handles=handles, fontsize="small", ncols=2, loc="outside lower left")
     return figure
