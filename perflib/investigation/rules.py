@@ -85,6 +85,11 @@ RULES: Sequence[Rule] = (
     ),
     # --- cause: what makes that core slow?
     Rule(
+        "instructions", "cause", "a result was wrong", "correctness",
+        "A result was wrong ({subject}): which instructions compute wrong, and how often?",
+        5, 30, {"cores": "{compared}"}, per_core_s=0.5,
+    ),
+    Rule(
         "profile", "cause", "a core is slow in KV", "event_profile",
         "cpu{cpu} is slow ({estimate}): which functions take the additional time there, compared "
         "with cpu{against}?",

@@ -125,13 +125,18 @@ def _open(evidence: Evidence) -> list[Seen]:
     return [{"cpu": widest.about["cpu"], "estimate": sentences.estimate(widest)}]
 
 
-def _wrong_once(evidence: Evidence) -> list[Seen]:
-    """A result was wrong once, and no core is known to compute wrong."""
+def _wrong(evidence: Evidence) -> list[Seen]:
+    """Something computed another result than expected."""
     from perflib.investigation.causes import wrong_cores
 
     found = wrong_cores(evidence)
-    certain = any(one.certain for one in found)
-    return [] if certain else [{"subject": one.findings[0].subject} for one in found]
+    return [{"subject": one.findings[0].subject, "certain": one.certain} for one in found]
+
+
+def _wrong_once(evidence: Evidence) -> list[Seen]:
+    """The same, and no core is known to compute wrong."""
+    seen = _wrong(evidence)
+    return [] if any(one["certain"] for one in seen) else seen
 
 
 def _healthy(evidence: Evidence) -> list[Seen]:
@@ -182,6 +187,7 @@ SIGNS: Mapping[str, Callable[[Evidence], Iterable[Seen]]] = {
     "a core is slow by itself": _unexplained,
     "larger code runs on a slow core": _larger,
     "open whether a core is slow": _open,
+    "a result was wrong": _wrong,
     "a result was wrong once": _wrong_once,
     "nothing is slow": _healthy,
     "a core is slow and there are several nodes": _distant,
