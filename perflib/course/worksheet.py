@@ -89,6 +89,7 @@ class Lab:
     lesson: Lesson
     _checked: dict[str, Checked] = field(default_factory=dict)
     _wrong: dict[str, int] = field(default_factory=dict)
+    _tried: dict[str, set[str]] = field(default_factory=dict)
     _guesses: dict[str, dict[str, float]] = field(default_factory=dict)
     _opened: set[str] = field(default_factory=set)
     _questions: dict[str, Question] = field(default_factory=dict)
@@ -290,16 +291,30 @@ class Lab:
             judged = item.judge(answer, *evidence)
         except UserError as error:
             judged = Judged(0.0, str(error))
+        found = judged.share
+        if isinstance(item, Choice):
+            judged = self._first_try(item, answer, judged)
         says, hint = judged.says, ""
         note = recording_in(_provenance(evidence))
         if note and note not in says:  # a finding's own sentence has it
             says += f" (recorded on {note})"
         if isinstance(item, Prediction) and self._is_late(item.name, evidence):
             says += " (you predicted after it was measured)"
-        if judged.share < 1.0 and item.hints:
+        if found < 1.0 and item.hints:
             hint = item.hints[min(self._wrong.get(item.name, 0), len(item.hints) - 1)]
             self._wrong[item.name] = min(self._wrong.get(item.name, 0) + 1, _MOST_ATTEMPTS)
         return Checked(item.name, judged.share * item.points, item.points, says, hint)
+
+    def _first_try(self, item: Choice, answer: Any, judged: Judged) -> Judged:
+        """Each wrong answer that was tried costs its share: who tries all of them earns nothing."""
+        tried = self._tried.setdefault(item.name, set())
+        key = str(answer).strip().lower()
+        if judged.share < 1.0:
+            tried.update({key} & item.options.keys())
+        elif tried:
+            left = 1 - len(tried) / (len(item.options) - 1)
+            return Judged(left, f"{judged.says} (at try {len(tried) + 1})")
+        return judged
 
     def _is_late(self, name: str, evidence: tuple[Any, ...]) -> bool:
         """Whether the run that a prediction is compared with had begun before it was made."""
