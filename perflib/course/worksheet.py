@@ -306,13 +306,13 @@ class Lab:
         return Checked(item.name, judged.share * item.points, item.points, says, hint)
 
     def _first_try(self, item: Choice, answer: Any, judged: Judged) -> Judged:
-        """Each wrong answer that was tried costs its share: who tries all of them earns nothing."""
+        """Each wrong answer that was tried costs its share of the points."""
         tried = self._tried.setdefault(item.name, set())
         key = str(answer).strip().lower()
         if judged.share < 1.0:
             tried.update({key} & item.options.keys())
         elif tried:
-            left = 1 - len(tried) / (len(item.options) - 1)
+            left = 1 - len(tried) / len(item.options)
             return Judged(left, f"{judged.says} (at try {len(tried) + 1})")
         return judged
 

@@ -180,19 +180,19 @@ def test_what_a_recorded_run_shows_is_marked(lab: Lab, monkeypatch: pytest.Monke
 def test_hints_advance_and_the_last_one_stays(lab: Lab) -> None:
     assert [lab.check("4", "a").hint for _ in range(3)] == ["first", "second", "second"]
     right = lab.check("4", "b")
-    assert (right.points, right.hint, right.says) == (0.0, "", "yes (at try 2)")
+    assert (right.points, right.hint, right.says) == (0.5, "", "yes (at try 2)")
     assert lab.check("4", "x").says.startswith("unknown answer 'x'")
 
 
-def test_who_tries_all_answers_earns_nothing() -> None:
+def test_each_wrong_answer_costs_its_share() -> None:
     answers = {key: key for key in "abcd"}
     choice = Choice(name="1", question="Which?", options=answers, right="d", because=answers)
     lab = Lab(dataclasses.replace(LESSON, items=[choice]))
     for wrong in ("a", "a", "x", "b"):
         assert lab.check("1", wrong).points == 0
-    assert lab.check("1", "d").points == pytest.approx(1 / 3)
+    assert lab.check("1", "d").points == 0.5
     lab.check("1", "c")
-    assert lab.check("1", "d").points == 0
+    assert lab.check("1", "d").points == 0.25
     assert Lab(lab.lesson).check("1", "d").right
 
 
@@ -226,7 +226,7 @@ def test_the_score_counts_the_last_answer(lab: Lab) -> None:
     lab.check("4", "b")
     lab.check("half", 3, run())
     table = lab.score().set_index("name")
-    assert dict(table["points"]) == {"reach": 0.0, "4": 0.0, "half": 1.0}
+    assert dict(table["points"]) == {"reach": 0.0, "4": 0.5, "half": 1.0}
     assert dict(table["of"]) == {"reach": 0.5, "4": 1.0, "half": 2}
     assert list(table["kind"]) == ["prediction", "choice", "relation"]
 
