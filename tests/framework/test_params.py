@@ -60,6 +60,8 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "job_pid": {"job": "running", "job_log": "job.log"},
     "functions": {"function_bytes": 64},
     "function_bytes": {"functions": 2},
+    "alternate_ms": {"alternations": 1},
+    "alternations": {"alternate_ms": 2},
     "fail_above_percent": {"job": "command", "job_command": "true", "other_command": "true"},
 }
 
