@@ -204,7 +204,8 @@ def half_rises(sizes: Sequence[float] | Floats, knees: Knees) -> tuple[Interval,
         rest = np.arange(max(before, 0), len(grid))
         at = int(rest[ratio[rest, 0] >= half][0]) if (ratio[rest, 0] >= half).any() else above
         low, high = grid[max(at - 1, 0)], grid[at]
-        part = (half - ratio[at - 1, 0]) / (ratio[at, 0] - ratio[at - 1, 0]) if at else 1.0
+        step = ratio[at, 0] - ratio[at - 1, 0] if at else 0.0
+        part = (half - ratio[at - 1, 0]) / step if step else 1.0
         ends = [size for size in rest if size >= at and ratio[size, 1] >= surely]
         last = grid[ends[0]] if ends else grid[-1]
         middle = float(low * (high / low) ** min(max(part, 0.0), 1.0))
