@@ -71,14 +71,14 @@ def test_what_is_reachable_is_the_same_whatever_is_wrong() -> None:
 def test_no_size_and_no_place_is_reachable() -> None:
     for cause in ("thief", "quota", "lock"):
         share = trouble_of(cause).thousandths
-        told = {share, share / 1000, share / 10, 1000 - share}
+        shown = {share, share / 1000, share / 10, 1000 - share}
         # A descriptor may have such a number by chance: of each opening it has another one.
         with contextlib.ExitStack() as held:
             for _ in range(3):
                 with opened(cause) as machine:
-                    told &= {one for one in reachable(machine) if type(one) in (int, float)}
+                    shown &= {one for one in reachable(machine) if type(one) in (int, float)}
                 held.enter_context(Path(os.devnull).open())
-        assert not told, cause
+        assert not shown, cause
 
 
 def test_the_process_list_and_the_environment_tell_nothing() -> None:

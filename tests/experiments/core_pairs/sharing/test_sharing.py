@@ -105,9 +105,9 @@ def test_a_migration_in_the_middle_is_told_with_its_time(before: Groups) -> None
             "cpu0 and cpu1: course"
         ]
         assert said["cpu0 and cpu1: ports"].verdict == "inconclusive"
-        (told,) = said["cpu0 and cpu1: course"].evidence["changes_s"]
+        (change_s,) = said["cpu0 and cpu1: course"].evidence["changes_s"]
         starts = rows[rows["round"].isin((11, 12, 13))]["start_ns"] / 1e9
-        assert starts.min() - 1 < told < starts.max() + 1
+        assert starts.min() - 1 < change_s < starts.max() + 1
 
 
 def test_one_odd_trial_is_no_change_and_no_sibling() -> None:
