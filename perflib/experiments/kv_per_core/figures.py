@@ -37,7 +37,8 @@ def _parts(parts: pd.DataFrame) -> Figure:
     for name in (UNDIVIDED, *PARTS):
         if name in table:
             height = table[name].fillna(0.0).clip(lower=0.0).to_numpy()
-            axes.bar(place, height, bottom=bottom, width=0.7, label=name, color=COLOURS[name])
+            label = "other tasks, quota" if name == "other tasks" else name  # both are in it
+            axes.bar(place, height, bottom=bottom, width=0.7, label=label, color=COLOURS[name])
             bottom += height
     axes.plot(place, table["total"], "_", color="0.2", ms=18, mew=2, label="total")
     axes.set_ylabel("mean time of an event (ms)")
