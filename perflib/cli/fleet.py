@@ -287,7 +287,7 @@ def collect(plan: Path, as_json: bool) -> None:
 )
 @json_option
 def report(plan: Path, out: Path, threshold: float, as_json: bool) -> None:
-    """Say which nodes, cores, models and dates stand out: one HTML file.
+    """Write a report of what stands out: one HTML file.
 
     It is of the runs that were collected, and lists the rows that are not done.
     """

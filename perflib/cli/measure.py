@@ -24,6 +24,7 @@ from perflib.cli.output import (
     say,
     show,
     verbose,
+    was_said,
     working,
 )
 from perflib.model.errors import UserError
@@ -140,8 +141,10 @@ def _finished(experiment: Experiment, done: Run, recorded: str | None, as_json: 
 
 
 def problems(done: Run) -> None:
-    """What was wrong, below the result: in short, whole with ``-v``."""
+    """What was wrong, below the result: in short, whole with ``-v``; nothing twice."""
     for problem in done.provenance["problems"]:
+        if was_said(problem) and not verbose():
+            continue
         text = f"problem: {problem}"
         say(text if verbose() or len(text) <= _MOST else f"{text[:_MOST]}… (-v: all of it)")
 

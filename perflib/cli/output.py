@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 _KEPT = "\u00a0"  # a blank at which no line ends: a number stays with its unit and interval
-_LEVEL = "perflib.level"  # among what all contexts of one call share: 1 with -v, -1 with -q
+# Among what all contexts of one call share:
+_LEVEL = "perflib.level"  # 1 with -v, -1 with -q
+_SAID = "perflib.said"  # the remarks until now
 _VERDICTS = {
     "anomaly": {"supported": "ANOMALY", "refuted": "fine", "inconclusive": "open"},
     "description": {"supported": "found", "refuted": "no", "inconclusive": "open"},
@@ -137,7 +139,7 @@ def reporter(title: str) -> Reporter:
     """Shows the progress of a measurement; nothing with ``-q``."""
     from perflib.measure.progress import Reporter
 
-    return Reporter(title, "none" if quiet() else None)
+    return Reporter(title, "none" if quiet() else None, _said())
 
 
 def counter(title: str) -> Counter:
@@ -237,9 +239,16 @@ def complain(text: str) -> None:
     click.echo(lines(text), err=True)
 
 
+def _said() -> list[str]:
+    context = click.get_current_context(silent=True)
+    said: list[str] = context.meta.setdefault(_SAID, []) if context else []
+    return said
+
+
 def say(text: str) -> None:
     """A remark, on standard error; none with ``-q``."""
     if not quiet():
+        _said().append(text)
         text = lines(text)
         indent = text[: len(text) - len(text.lstrip())]
         for line in text.splitlines():
@@ -256,8 +265,13 @@ def records(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     return [finding.to_dict() for finding in findings]
 
 
+def was_said(text: str) -> bool:
+    """Whether it was among the remarks of this call, or the notes of its measurement."""
+    return any(text in one for one in _said())
+
+
 def print_findings(findings: Sequence[Finding]) -> None:
-    """What is so, a sentence each with its verdict.
+    """What is so, a sentence each with its verdict: first what was found, last what is open.
 
     With ``-v`` every finding by itself, with its exact claim, its interval and the reasons; with
     ``-q`` a line each: the machine's word of the verdict, what it is about, the estimate.
@@ -270,8 +284,9 @@ def print_findings(findings: Sequence[Finding]) -> None:
             put(f"{finding.verdict:12s}  {finding.subject}: {sentences.estimate(finding)}")
         return
     if not verbose():
-        for kind, verdict, sentence in statements(findings):
-            show(sentence, f"  {_VERDICTS[kind][verdict]:7s}  ")
+        order = ("supported", "refuted", "inconclusive")
+        for one in sorted(statements(findings), key=lambda one: order.index(one.verdict)):
+            show(one.sentence, f"  {_VERDICTS[one.kind][one.verdict]:7s}  ")
         return
     for finding in findings:
         word = _VERDICTS[finding.kind][finding.verdict]

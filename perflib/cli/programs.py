@@ -162,7 +162,5 @@ def sensitivity(command: tuple[str, ...], wanted: Wanted) -> None:
     'sensitivity' like all others: 'perflib list sensitivity' shows its parameters.
     """
     from perflib.cli.measure import given_by, measured
-    from perflib.experiments.sensitivity import CANNOT_SEE
 
-    say(CANNOT_SEE)
     measured("sensitivity", given_by(command), wanted)

@@ -8,7 +8,16 @@ from typing import Any
 import click
 
 from perflib.cli.names import FILE
-from perflib.cli.output import Wanted, command_words, examples, measuring, quiet, say
+from perflib.cli.output import (
+    Wanted,
+    command_words,
+    examples,
+    measuring,
+    put_cut,
+    quiet,
+    say,
+    verbose,
+)
 from perflib.cli.times import seconds
 from perflib.model.errors import UserError
 
@@ -84,9 +93,17 @@ def record(
     if not quiet():
         params = configured.params(get("event_profile"), {**others, **given}, wanted.preset)
         assert isinstance(params, EventParams)
-        for sentence in cannot_see(params):
+        first, *rest = cannot_see(params)
+        for sentence in [first, *rest] if verbose() else [f"{first} (-v: what else is not seen)"]:
             say(sentence)
-    measured("event_profile", given, wanted)
+    done = measured("event_profile", given, wanted)
+    if not wanted.as_json:
+        from perflib.experiments.event_profile.instructions import current, profile_of
+        from perflib.instruments.profile.lines import function_lines
+
+        for line in function_lines(profile_of(current(done, None))):
+            put_cut(f"  {line}")
+        say(f"'perflib profile {done.id}' has libraries, and writes flame graphs and other formats")
 
 
 def _target(

@@ -72,7 +72,8 @@ def show_(run_id: str, as_json: bool) -> None:
     from perflib.store.run_files import load
 
     loaded = load(run_id)
-    findings = get(loaded.experiment).analyse(loaded)
+    experiment = get(loaded.experiment)
+    findings = experiment.analyse(loaded)
     if as_json:
         print_json(
             {
@@ -89,7 +90,10 @@ def show_(run_id: str, as_json: bool) -> None:
     print_findings(findings)
     if not quiet():
         shown = {**loaded.provenance} if verbose() else _main_facts(loaded.provenance)
-        show("parameters: " + ", ".join(f"{k}={v}" for k, v in loaded.params.items()), "  ", "    ")
+        params = experiment.current_params(loaded.params)
+        changed = params.model_dump(mode="json", exclude_defaults=not verbose())
+        given = ", ".join(f"{name}={value}" for name, value in changed.items())
+        show(f"parameters: {given or 'the defaults'}", "  ", "    ")
         for name, value in flat(shown).items():
             if value and not (isinstance(value, list) and isinstance(value[0], dict | list)):
                 show(visible(f"{name}: {value}"), "  ", "    ")

@@ -33,16 +33,16 @@ def statements(findings: Iterable[Finding]) -> list[Statement]:
     """Sentences that say what is so, with verdicts: anomalies first, then descriptions.
 
     Findings of one claim that share a verdict are one sentence where the claim has one for
-    that; of many the largest are named. What explains one amount of extra time is one sentence,
-    and so is all that has no interval.
+    that; of many the largest are named. What explains one amount of extra time is one sentence;
+    so is all that has an estimate without an interval, and all that has no estimate.
     """
     families: dict[int, list[Finding]] = {}
     explained: dict[str, list[Finding]] = {}
-    undecided: list[Finding] = []
+    once: list[Finding] = []
+    not_estimated: list[Finding] = []
     for finding in findings:
-        no_interval = [one.code for one in finding.reasons[:1]] == ["no_interval"]
-        if no_interval and math.isfinite(finding.effect):
-            undecided.append(finding)
+        if _shows_no_interval(finding):
+            (once if math.isfinite(finding.effect) else not_estimated).append(finding)
         elif finding.of is EXPLAINS:
             explained.setdefault(finding.about["explains"], []).append(finding)
         else:
@@ -50,7 +50,18 @@ def statements(findings: Iterable[Finding]) -> list[Statement]:
     by_kind = sorted(families.values(), key=lambda family: family[0].kind != "anomaly")
     found = [one for family in by_kind for one in _family(family)]
     found += [_hypotheses(what, judged) for what, judged in explained.items()]
-    return found + ([_too_few(undecided)] if undecided else [])
+    if once:
+        found.append(_named("No interval, so no verdict (it takes two rounds or more)", once))
+    if not_estimated:
+        found.append(_named("Nothing could be estimated", not_estimated))
+    return found
+
+
+def _shows_no_interval(finding: Finding) -> bool:
+    """Whether its sentence would be one about an estimate, which has no interval."""
+    template = finding.of.plain.get(finding.verdict, "{estimate}")
+    is_open = finding.verdict == "inconclusive" and math.isnan(finding.low)
+    return is_open and finding.of is not EXPLAINS and "{estimate}" in template
 
 
 def _family(findings: Sequence[Finding]) -> Iterable[Statement]:
@@ -72,11 +83,10 @@ def _family(findings: Sequence[Finding]) -> Iterable[Statement]:
             yield Statement(kind, verdict, _sentence(f"The same, less strongly: {', '.join(rest)}"))
 
 
-def _too_few(findings: Sequence[Finding]) -> Statement:
-    """Estimates of one round, without an interval, are no results: one sentence for all."""
+def _named(what: str, findings: Sequence[Finding]) -> Statement:
+    """One sentence for all of which as little is known."""
     named = ", ".join(dict.fromkeys(finding.subject for finding in findings))
-    sentence = f"No interval, so no verdict (it takes two rounds or more): {named}"
-    return Statement(findings[0].kind, "inconclusive", _sentence(sentence))
+    return Statement(findings[0].kind, "inconclusive", _sentence(f"{what}: {named}"))
 
 
 def _sentence(text: str) -> str:

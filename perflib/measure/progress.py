@@ -86,7 +86,14 @@ class Working:
 
 
 class Reporter(Working):
-    """Shows a measurement's status; use as a context manager and pass it as ``progress``."""
+    """Shows a measurement's status; use as a context manager and pass it as ``progress``.
+
+    ``shown``: a list to which the notes that were shown are added.
+    """
+
+    def __init__(self, title: str, mode: str | None = None, shown: list[str] | None = None) -> None:
+        super().__init__(title, mode)
+        self._shown = [] if shown is None else shown
 
     def __enter__(self) -> Self:
         if self._mode == "bar":
@@ -115,6 +122,8 @@ class Reporter(Working):
             self._bar.write(sentence, file=sys.stderr)
         elif self._mode == "log":
             print(f"{self._title}: {sentence}", file=sys.stderr, flush=True)
+        if self._mode != "none":
+            self._shown.append(sentence)
 
 
 class Counter(Working):

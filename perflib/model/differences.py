@@ -7,8 +7,11 @@ from typing import Any
 
 from perflib.model.run import Run
 
-# What differs between any two runs.
-_ALWAYS = ("start", "end", "measured_s", "trials", "plan.", "conditions", "tag")
+# What differs between any two runs: when and how they were made, and what the system counted.
+_ALWAYS = (
+    "start", "end", "measured_s", "trials", "plan.", "conditions", "tag", "softirqs.",
+    "machine.limits.periods", "machine.limits.throttled_periods",
+)  # fmt: skip
 
 
 def flat(value: Any, name: str = "") -> dict[str, Any]:

@@ -153,7 +153,8 @@ def estimate(finding: Finding) -> str:
 def _interval(effect: float, low: float, high: float, unit: str) -> str:
     half = (high - low) / 2
     text = f"{number(effect, half)} {unit}".rstrip()
-    return f"{text} [{number(low, half)}, {number(high, half)}]" if math.isfinite(half) else text
+    # What was counted exactly has no width, and needs no interval beside it.
+    return f"{text} [{number(low, half)}, {number(high, half)}]" if half > 0 else text
 
 
 def _values(finding: Finding) -> dict[str, Any]:

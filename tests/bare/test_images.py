@@ -91,7 +91,7 @@ def test_what_is_copied_is_there_and_is_what_the_project_is_built_of() -> None:
         re.MULTILINE | re.DOTALL,
     )
     assert built is not None
-    needed = {"README.md", "LICENSE", "pyproject.toml", "hatch_build.py"}
+    needed = {"README.md", "LICENSE", "pyproject.toml"}
     assert sources >= set(json.loads(built[1])) | needed
 
 

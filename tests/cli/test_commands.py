@@ -57,6 +57,8 @@ def test_a_run_is_one_json_object_and_is_listed_shown_and_compared(
     assert call("show", ids[0]) == 0
     brief = capfd.readouterr().out
     assert "machine.processor: " in brief
+    assert "parameters: " in brief
+    assert "cores=" not in brief  # as it is by default
     assert "kernel.compiler_version" not in brief
     assert call("show", ids[0], "-v") == 0
     shown = capfd.readouterr().out

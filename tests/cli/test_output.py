@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
+import click
 import pytest
 
+from perflib.cli.measure import problems
+from perflib.cli.output import print_findings, reporter, say
+from perflib.measure.schedule import Status
 from perflib.store.run_files import load, runs_dir, save
 from tests.cli.calling import call
 from tests.cli.columns import too_wide
+from tests.model.made import level, slower
 from tests.stored import NAMES, RUNS, analyse_once
 
 WORDS = {"ANOMALY", "fine", "open", "found", "no"}
@@ -79,6 +86,32 @@ def test_runs_are_listed_and_found_by_a_beginning(capsys: pytest.CaptureFixture[
     assert "what differs:" not in printed(capsys, "compare", *names, "-q")
     printed(capsys, "ledger", *names)
     printed(capsys, "ledger", *names, "-q")
+
+
+def test_what_was_found_comes_first_and_what_is_open_last(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = [slower(0, "inconclusive", 0.8), slower(1, "refuted", 0.1), level()]
+    print_findings([*found, slower(2, "inconclusive", math.nan)])
+    out = capsys.readouterr().out
+    assert [line.split()[0] for line in out.splitlines() if line[2] != " "] == [
+        *("found", "fine", "open", "open")
+    ]
+    assert out.endswith("open     Nothing could be estimated: cpu2.\n")
+
+
+def test_a_problem_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = load(RUNS / "machine.parquet")
+    run.provenance["problems"] = ["no clock is known", "cpu1 went offline", "no lock is known"]
+    monkeypatch.setenv("PERFLIB_PROGRESS", "log")
+    with click.Context(click.Command("run")), reporter("machine") as shown:
+        say("no lock is known; nor is a queue")
+        shown(Status(0.0, 1.0, 0, None, lambda: run.samples, "no clock is known. It lasts 3 s"))
+        problems(run)
+    err = capsys.readouterr().err
+    assert [err.count(problem) for problem in run.provenance["problems"]] == [1, 1, 1]
 
 
 def test_a_measurement_says_what_it_does_and_quietly_nothing(

@@ -88,7 +88,7 @@ def test_what_is_wrong_is_a_sentence(
 
 @needs_perf
 def test_a_job_is_a_saved_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("record", "--json", "--", sys.executable, "-c", BURN.format(0.4)) == 0
+    assert call("record", "-v", "--json", "--", sys.executable, "-c", BURN.format(0.4)) == 0
     output = capsys.readouterr()
     errors = " ".join(output.err.split())
     assert "A sample's instruction is where the interrupt was taken" in errors

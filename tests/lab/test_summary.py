@@ -63,8 +63,11 @@ def test_the_undecided_are_told_with_their_estimates() -> None:
     assert summary([slower(0, "inconclusive", 0.8)]) == [
         "It is not decided whether cpu0 is more than 1 % slower than the others: 0.80 % ± 0.40."
     ]
-    (alone,) = summary([slower(0, "inconclusive", math.nan)])
-    assert alone.endswith("nothing could be estimated.")
+    unknown = [slower(cpu, "inconclusive", math.nan) for cpu in (0, 3)]
+    assert summary([*unknown, level()]) == [
+        *summary([level()]),
+        "Nothing could be estimated: cpu0, cpu3.",
+    ]
 
 
 def test_a_hundred_cores_stay_a_few_sentences() -> None:
