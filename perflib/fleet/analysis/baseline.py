@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import stats as distributions
 
 from perflib.fleet.analysis.trend import ALL, series
-from perflib.model.claim import Claim
+from perflib.model.claim import read_claims
 from perflib.model.errors import UserError
 from perflib.stats.decide import Reason
 from perflib.stats.interval import NO_INTERVAL, Interval, percent
@@ -29,30 +29,7 @@ if TYPE_CHECKING:
 LEAST_RUNS = 3
 _SAME_DAY_H = 12.0
 
-UNCHANGED = Claim(
-    name="changed_since_baseline",
-    kind="anomaly",
-    subject="{experiment} {what}",
-    quantity="time compared with the runs of the baseline",
-    exact="the time of {what} in {experiment} differs from that of the baseline {baseline} by more "
-    "than {threshold_unit}",
-    direction="beyond",
-    plain={
-        "supported": "{what:first} changed since the baseline {baseline}: {estimate}",
-        "refuted": "{what:first} is as in the baseline {baseline}: {estimate}",
-        "inconclusive": "{what:first} against the baseline {baseline}: {estimate}, not known well "
-        "enough for a verdict at {threshold_unit}",
-    },
-    together={"refuted": "All {count} are as in the baseline (widest interval {widest})"},
-    reasons={
-        "few_runs": "The baseline has {runs} runs: it takes {least} to know how far runs of an "
-        "unchanged machine differ.",
-        "one_day": "All runs of the baseline were made within {hours:.1f} h: what differs from day "
-        "to day is not in the interval.",
-        "not_common": "Of the baseline's {of} runs only {runs} have the cores and settings of this "
-        "one; it takes {least}. (A core that was never alone has no level of its own.)",
-    },
-)
+UNCHANGED = read_claims(__file__)["changed_since_baseline"]
 
 
 def baseline_tag(name: str) -> str:

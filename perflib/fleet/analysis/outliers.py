@@ -8,113 +8,17 @@ from typing import Any, Final
 import pandas as pd
 
 from perflib.fleet.analysis.comparisons import ALPHA, Farm
-from perflib.model.claim import Claim
+from perflib.model.claim import Claim, read_claims
 from perflib.model.finding import Finding
-from perflib.model.sentences import capital
 from perflib.stats.decide import Reason, Witness
 from perflib.stats.interval import Interval
 
 _MOST_OPEN: Final = 20  # cores of one model that are named though nothing is certain
 _NEAR: Final = 0.05  # p of those
 
-_REASONS: Mapping[str, str] = {
-    "discovered": "Of all that is reported like this, at most one in twenty is false, over the "
-    "{claims} comparisons of this farm (p = {p:.2g}, false discovery rate {q:.2g}).",
-    "not_discovered": "By itself it would be supported, but it does not survive among the "
-    "{claims} comparisons of this farm (p = {p:.2g}, false discovery rate {q:.2g}): measure again.",
-    "wider": "The threshold is {threshold:.2g} %, for so much the others differ without a fault.",
-    "once": "It was measured on one occasion only: a second day excludes interference.",
-    "few_nodes": "With {units} nodes of this model no one can say which is the odd one: it takes "
-    "five.",
-    "few_cores": "It takes four cores or more, and twelve of all nodes of the model.",
-    "few_units": "Too few nodes for an interval ({units}): it takes four, of a group three and "
-    "three without.",
-    "few_days": "It takes four days with these hours and four without ({units} now).",
-    "same": "The same nodes share {same:list} as well: nothing here distinguishes these.",
-    "association": "They have it in common; it need not be the cause, for whatever else "
-    "they share would look the same.",
-    "separates": "A node with it is slower than one without in {separation:.0%} of the pairs.",
-    "sibling": "{sibling} shows it too, half of the cpu numbers away: often two threads of one "
-    "physical core.",
-    "all_nodes": "Measured on {units} nodes.",
-}
-
-
-def _claim(name: str, subject: str, what: str, quantity: str, **more: str) -> Claim:
-    """``what`` begins a sentence that continues with *is slower*."""
-    first, others = capital(what), capital(more["others"])
-    return Claim(
-        name=name,
-        kind="anomaly",
-        subject=subject,
-        quantity=quantity,
-        exact=f"{{label}}{what} is more than {{threshold:.3g}} % slower than {more['than']} in "
-        "{experiment}",
-        plain={
-            "supported": f"{{label}}{first} is slower than {more['than']} in {{experiment}}: "
-            "{estimate}",
-            "refuted": f"{{label}}{first} is not slower than {more['than']} in {{experiment}}: "
-            "{estimate}",
-            "inconclusive": f"{{label}}Whether {what} is slower than {more['than']} in "
-            "{experiment} is not decided: {estimate}",
-        },
-        together={
-            "refuted": f"{{label}}{others} as fast as the others ({{count}} comparisons, "
-            "widest interval {widest})",
-            "inconclusive": f"{{label}}Whether any of {{count}} {more['many']} is slower stays "
-            "open",
-        },
-        reasons=_REASONS,
-    )
-
-
-CLAIMS: Mapping[str, Claim] = {
-    "position": _claim(
-        "position_slower",
-        "{name} of every {model} ({experiment})",
-        "{name} of every node of {model}",
-        "slowdown of a core's position compared with the node's other cores, over the nodes",
-        than="the other cores",
-        others="positions are",
-        many="positions",
-    ),
-    "group": _claim(
-        "group_slower",
-        "{name} of {model} ({experiment})",
-        "a node of {model} with {name}",
-        "slowdown of the nodes with an attribute compared with the other nodes of the model",
-        than="one without",
-        others="groups of nodes with an attribute are",
-        many="groups of nodes",
-    ),
-    "hours": _claim(
-        "hours_slower",
-        "{name} h ({experiment})",
-        "{name} h UTC",
-        "slowdown of a rack at these hours, beyond what the other racks show then",
-        than="the other hours",
-        others="hours of the day are, within racks,",
-        many="hours of racks",
-    ),
-    "node": _claim(
-        "node_slower",
-        "{name} ({experiment})",
-        "{name}",
-        "slowdown compared with the median of the nodes of the model",
-        than="the other nodes of {model}",
-        others="nodes are",
-        many="nodes",
-    ),
-    "core": _claim(
-        "core_slower",
-        "{name} ({experiment})",
-        "{name}",
-        "slowdown of a core of one node, beyond what its position shows on all nodes",
-        than="the other cores there",
-        others="cores are",
-        many="cores",
-    ),
-}  # the widest finding first: what explains many comes before the single ones
+_KINDS = ("position", "group", "hours", "node", "core")  # the widest finding first
+_CLAIMS = read_claims(__file__)
+CLAIMS: Mapping[str, Claim] = {kind: _CLAIMS[f"{kind}_slower"] for kind in _KINDS}
 
 
 def findings(farm: Farm, label: str = "") -> list[Finding]:

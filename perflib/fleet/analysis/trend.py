@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.model.claim import Claim
+from perflib.model.claim import read_claims
 from perflib.stats.decide import Reason, Witness
 from perflib.stats.interval import NO_INTERVAL, percent
 from perflib.stats.series import MIN_DAYS, MIN_VALUES, StepChange, find_steps
@@ -26,35 +26,7 @@ _ALPHA = 0.01  # of all series of a machine together
 _RECORDED = ("params.", "machine.", "versions.", "kernel", "program.", "conditions.")
 _MADE_BY_EACH_RUN = ("machine.boot_id", "machine.limits.periods", "machine.limits.throttled")
 
-STEP = Claim(
-    name="step",
-    kind="anomaly",
-    subject="{node} {what} step",
-    quantity="change from one run to the next, apart from drift, working hours and weekends",
-    exact="between two runs of {experiment} on {node} the time of {what} changed by more than "
-    "{threshold_unit}, and stayed so",
-    direction="beyond",
-    plain={
-        "supported": "{what:first} of {node} changed on {day} (between {first} and {last}): "
-        "{estimate}",
-        "refuted": "{what:first} of {node} did not change at once: the largest step is {estimate}",
-        "inconclusive": "whether {what} of {node} changed at once is not decided",
-    },
-    together={
-        "refuted": "None of {count} series of this machine changed at once",
-        "inconclusive": "It is not decided whether any of {count} series of this machine changed "
-        "at once",
-    },
-    reasons={
-        "odds": "A series without a step has one as clear with p = {p:.2g}, corrected for "
-        "{series} series.",
-        "chance": "A series without a step has one as clear too often (p = {p:.2g}, corrected for "
-        "{series} series).",
-        "few": "There are {runs} runs of {days} days; it takes {least_runs} runs of {least_days} "
-        "days.",
-        "like_load": "No step is distinguishable from drift and working hours, or no value varies.",
-    },
-)
+STEP = read_claims(__file__)["step"]
 
 
 def series(levels: pd.DataFrame) -> pd.DataFrame:
