@@ -40,11 +40,6 @@ def test_a_page_has_the_options_and_examples_of_the_help(pages: dict[str, Path])
     assert "perflib run kv_per_core \\-\\-preset quick" in text
 
 
-def test_the_same_twice(pages: dict[str, Path], tmp_path: Path) -> None:
-    for path in write(tmp_path, "1.2.3"):
-        assert path.read_bytes() == pages[path.stem].read_bytes()
-
-
 @pytest.mark.skipif(shutil.which("groff") is None, reason="no groff: nothing can format a page")
 def test_a_formatter_finds_nothing_wrong(pages: dict[str, Path]) -> None:
     argv = ["groff", "-man", "-Tutf8", "-ww", "-P-cbou", *map(str, pages.values())]
