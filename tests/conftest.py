@@ -40,7 +40,7 @@ with pytest.MonkeyPatch.context() as for_now:
 del np, scipy
 
 END_S = 60.0  # how long a run whose tests are over may take to end
-_GROWN_PAGES = (64 << 20) // os.sysconf("SC_PAGESIZE")  # collecting takes half a second
+_GROWN_PAGES = (32 << 20) // os.sysconf("SC_PAGESIZE")  # collecting takes a tenth of a second
 _pages = {"kept": 0}
 _FEW_SKIPS = 10  # the table of skips is short enough to be read
 
@@ -175,20 +175,35 @@ def _no_figure_left() -> Iterator[None]:
 
 
 @pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: no search for garbage goes through it again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """What a file's functions keep for its tests ends with the file, and its memory is free."""
+    """What functions keep for a file's tests ends with it, and its memory is given back."""
     module = getattr(item, "module", None)
-    if module is None or getattr(nextitem, "module", None) is module:
-        return
+    if module is not None and getattr(nextitem, "module", None) is not module:
+        _forget(module)
+    if _resident_pages() > _pages["kept"] + _GROWN_PAGES:
+        gc.collect()  # figures hold buffers of up to 100 MB in cycles
+        with contextlib.suppress(AttributeError):  # another C library than glibc
+            ctypes.CDLL(None).malloc_trim(0)
+        _pages["kept"] = _resident_pages()
+
+
+def _forget(module: Any) -> None:
     for one in vars(module).values():
         if hasattr(one, "cache_clear") and one.__module__.startswith("tests."):
             one.cache_clear()
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    if pages > _pages["kept"] + _GROWN_PAGES:
-        gc.collect()
-        with contextlib.suppress(AttributeError):  # another C library than glibc
-            ctypes.CDLL(None).malloc_trim(0)
-        _pages["kept"] = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    if "perflib.machine.libraries.elf" in sys.modules:  # the symbols of up to 64 libraries
+        sys.modules["perflib.machine.libraries.elf"].read_elf.cache_clear()
+
+
+def _resident_pages() -> int:
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
 
 
 # --- the end --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@
  * nobody knows where the next one begins. Layouts: linux/perf_event.h and, from type 64 on,
  * tools/perf/Documentation/perf.data-file-format.txt.
  *
- * tests/reference/perf_data.py says the same with the module struct.
+ * tests/instruments/perf/perf_files.py writes what it reads.
  *
  * @kernel
  * flags = ["-O2"]

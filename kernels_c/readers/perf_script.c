@@ -10,7 +10,8 @@
  * A stack's frames are tidied as stackcollapse-perf does it: no argument lists, no offsets, the
  * object's name for an unknown function, "a->b" as two frames, Rust's escapes undone.
  *
- * tests/reference/perf_script.py says the same with regular expressions.
+ * tests/instruments/perf/perf_texts.py writes what it reads; tests/reference/folded_frames.py says
+ * the same of frames.
  *
  * @kernel
  * flags = ["-O2"]

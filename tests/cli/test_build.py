@@ -142,15 +142,6 @@ def test_mistakes_are_sentences(
     assert not (tmp_path / "b").exists()
 
 
-def test_without_a_compiler_nothing_is_built(
-    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PERFLIB_CC", "no-such-cc")
-    code, _, err = call("build", tmp_path / "b")
-    assert (code, "no C compiler" in err) == (2, True)
-    assert not (tmp_path / "b").exists()
-
-
 # --- on a node -----------------------------------------------------------------------------------
 
 

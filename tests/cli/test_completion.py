@@ -69,10 +69,6 @@ def test_presets_are_those_of_files_too(home: Path, monkeypatch: pytest.MonkeyPa
     assert completed("run", "kv_per_core", "--preset", "") == []
 
 
-def test_built_in_presets_are_those_offered_without_importing_an_experiment() -> None:
-    assert {tuple(get(name).presets) for name in NAMES} == {("quick", "full")}
-
-
 def test_runs_the_newest_first() -> None:
     assert completed("show", "") == [NEW, OLD]
     assert completed("compare", OLD, "machine-2026") == [NEW]

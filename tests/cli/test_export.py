@@ -25,21 +25,3 @@ def test_runs_are_exported_and_named(tmp_path: Path, capsys: pytest.CaptureFixtu
     (file,) = (tmp_path / "b").iterdir()
     assert capsys.readouterr().out == f"exported: {file}\n"
     assert run_files.load(file).provenance["machine"]["hostname"] == "host-1"
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("export",), "Missing argument"),
-        (("export", "x"), "--out"),
-        (("export", "x", "--out", "y"), "unknown run 'x'"),
-        (("export", "x.parquet", "--out", "y"), "no run file 'x.parquet'"),
-    ],
-)
-def test_mistakes_are_a_sentence(
-    words: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call(*words) == 2
-    out, err = capsys.readouterr()
-    assert says in err
-    assert out == ""

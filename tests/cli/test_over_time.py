@@ -123,14 +123,6 @@ def test_a_trend_tells_the_day_and_what_else_changed(
     assert capsys.readouterr().out.startswith("supported ")
 
 
-def test_a_trend_of_few_runs_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    keep(1)
-    assert call("trend", "code_segment", "--node", "node7") == 0
-    assert "1 runs of 1 days; it takes 10 runs of 7 days" in " ".join(
-        capsys.readouterr().err.split()
-    )
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -8,7 +8,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from perflib.experiments import get
@@ -17,7 +16,6 @@ from perflib.store import run_files
 from tests.cli.calling import call
 
 RUNS = Path(__file__).parents[1] / "data" / "runs"
-HOSTILE = "=1\x1b[2J\n\u202eé"
 
 
 @pytest.fixture(autouse=True)
@@ -60,28 +58,6 @@ def test_a_query_as_json_and_csv(capsys: pytest.CaptureFixture[str]) -> None:
     assert [float(row["value"]) for row in rows] == levels
     assert call("query", sql, "--csv", "--json") == 2
     assert "exclude each other" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("how", [[], ["-v"], ["--csv"], ["--json"], ["-q"]])
-def test_hostile_texts_are_data(how: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    samples = pd.DataFrame({"name": [HOSTILE], HOSTILE: [1]})
-    run_files.save(Run("x-1", "x", {}, samples, {"machine": {"hostname": HOSTILE}}))
-    assert call("query", "SELECT * FROM samples", *how) == 0
-    assert call("query", "SELECT node FROM runs", *how) == 0
-    out = capsys.readouterr().out
-    assert "\x1b" not in out
-    assert "\u202e" not in out
-    assert (r"\x1b[2J" in out) != (how == ["--json"])
-    if how == ["--csv"]:
-        assert "'=1" in out
-
-
-def test_a_query_without_rows_and_with_equal_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    saved()
-    assert call("query", "SELECT 1 AS a, 'x' AS a WHERE false") == 0
-    assert len(capsys.readouterr().out.split()) == 2
-    assert call("query", "SELECT a.run, b.run FROM runs a, runs b", "--json") == 0
-    assert len(json.loads(capsys.readouterr().out)["rows"][0]) == 2
 
 
 def test_mistakes_are_sentences(capsys: pytest.CaptureFixture[str]) -> None:

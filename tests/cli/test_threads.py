@@ -51,16 +51,6 @@ def test_a_command_is_recorded_as_it_is_typed(
     assert "perf records the scheduler" in capsys.readouterr().err
 
 
-def test_a_process_that_runs_is_recorded_by_its_number(
-    given: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call("threads", "record", "--pid", "4711", "-p", "max_data_mb=5") == 0
-    assert (given["job"], given["job_pid"]) == ("running", 4711)
-    assert given["words"] == ("max_data_mb=5",)
-    assert "duration_s" not in given
-    assert "states only polls" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -75,11 +65,6 @@ def test_what_cannot_be_recorded_is_said(
     assert call("threads", "record", *words) == 2
     assert why in capsys.readouterr().err
     assert not given
-
-
-def test_a_backend_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("threads", "record", "--backend", "pref", "--", "ls") == 2
-    assert "perf" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -121,9 +106,3 @@ def test_a_recording_is_exported_and_becomes_a_page(
     assert all(file.stat().st_size > 100 for file in files.values())
     assert call("threads", "export", saved) == 2
     assert "--perfetto" in capsys.readouterr().err
-
-
-def test_what_is_not_there_is_named(saved: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("threads", "show", saved, "--version", "Finale") == 2
-    assert "'Final'" in capsys.readouterr().err
-    assert call("threads", "show", "nothing") == 2

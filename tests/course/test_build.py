@@ -271,28 +271,6 @@ def test_either_all_are_written_or_none(tmp_path: Path) -> None:
     assert [one for one in tmp_path.rglob("*") if one.is_file()] == [path]
 
 
-def test_settings_of_a_lecturer_stay(tmp_path: Path) -> None:
-    config = tmp_path / CONFIG
-    config.write_text("c = get_config()  # mine\n")
-    assert config not in build(tmp_path, [ONE], "nbgrader")
-    assert config.read_text() == "c = get_config()  # mine\n"
-
-
-def test_a_folder_must_be_one_and_writable(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    with pytest.raises(UserError, match="is no folder"):
-        build(file, [ONE], "student")
-    with pytest.raises(UserError, match="cannot be written: "):
-        build(file / "below", [ONE], "student")
-
-
-def test_lessons_are_named_as_notebooks_or_by_themselves() -> None:
-    assert handouts(["05_code_segment.ipynb"]) == handouts(["code_segment"]) == [ONE]
-    with pytest.raises(UserError, match="unknown lesson 'code_sgment': did you mean"):
-        handouts(["machine", "code_sgment"])
-
-
 def test_a_recorded_machine_is_written_into_the_parameters(tmp_path: Path) -> None:
     (cell,) = cells(made(ONE, "student", MACHINE), "parameters")
     assert 'recorded = "intel-guest"' in source(cell).splitlines()

@@ -110,8 +110,3 @@ def test_the_environment_says_what_is_inconclusive() -> None:
     assert lab.environment(MACHINE)["need"].tolist() == ["nothing"]
     with pytest.raises(UserError, match="intel-guest"):
         lab.environment("intel-gest")
-
-
-def test_an_unknown_need_names_the_nearest() -> None:
-    with pytest.raises(UserError, match="two cores"):
-        need("two core")

@@ -92,11 +92,6 @@ def test_the_limiting_lock_follows_from_the_verdict(verdict: str, right: str) ->
     assert all(verdict in one.says for answer, one in judged.items() if answer != right)
 
 
-def test_without_a_profile_the_answer_is_open() -> None:
-    assert threads._limiting("open", run_of({})).share == 1
-    assert threads._limiting("formula_lock", run_of({})).share == 0
-
-
 def test_a_handover_is_a_share_of_a_second() -> None:
     row = {
         "what": "modified write",
@@ -186,11 +181,6 @@ def test_a_lock_bounds_the_speedup_by_what_passes_it() -> None:
         for count in (1, 2, 3, 8):
             assert simulated(share, count) == pytest.approx(most(share, count), rel=0.03)
     assert judged("2", most).share == 1
-
-
-def test_other_ways_to_write_a_function_are_right() -> None:
-    assert judged("2", lambda share, threads: min(threads, 1 / max(share, 1e-12))).share == 1
-    assert judged("7", lambda waits, count, loop: waits / count * 100 / loop).share == 1
 
 
 # --- the instructor's notes ----------------------------------------------------------------------

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib import pyplot as plt
 
 import perflib as pl
 from perflib.course.items import Choice, Measured, Prediction, Relation
@@ -19,7 +18,6 @@ from perflib.course.lesson import declared
 from perflib.course.relations import estimated, missed_lru, near, word
 from perflib.lab.interface import bound
 from perflib.lab.neighbour import busy_neighbour, cpu_quota
-from perflib.lab.theme import show
 from perflib.model.errors import UserError
 from perflib.store.paths import notebooks_dir
 from tests.experiments.memory_levels.memory_samples import run_of
@@ -162,13 +160,6 @@ def test_a_machine_that_is_full_hides_the_neighbour_from_nobody_who_knows_it() -
     assert asked.judge("interrupt", *both).share == 0
 
 
-def test_a_fifth_of_the_time_is_taken_by_other_tasks() -> None:
-    asked = relation("kv_per_core", "1")
-    both = evidence("kv_per_core", "1")
-    assert asked.judge("taken", *both).share == 1
-    assert "taken by other tasks" in asked.judge("other tasks", *both).says
-
-
 def test_which_functions_cost_most_where_runs_cannot_tell() -> None:
     asked = relation("instruction_cache", "1")
     unknown = pd.Series({64: math.nan, 512: 1.0, 4096: 0.1})
@@ -201,15 +192,6 @@ def test_lookups_are_read_off_the_curve() -> None:
         asked.judge(7, run("memory_levels"))
 
 
-def test_without_probes_nothing_or_a_level_changes() -> None:
-    asked = relation("memory_levels", "4")
-    same = run("memory_levels")
-    assert asked.judge("none", same, same).share == 1
-    assert asked.judge("L2", same, same).share == 0
-    with pytest.raises(UserError):
-        asked.judge("L9", same, same)
-
-
 def test_levels_that_show_beside_a_busy_sibling_too_are_compared_as_alone() -> None:
     split = {"L1d": 0.75, "L2": 0.5}
     both = bound(run_of(busy(part=split)))
@@ -219,12 +201,6 @@ def test_levels_that_show_beside_a_busy_sibling_too_are_compared_as_alone() -> N
     blind = dataclasses.replace(both, samples=both.samples.drop(columns=probes))
     judged = relation("memory_levels", "4").judge("none", both, blind)
     assert "without the probes change: L1d by" in judged.says
-
-
-def test_a_null_test_may_not_support_its_claim() -> None:
-    asked = relation("memory_levels", "3")
-    assert asked.judge("Supported").share == 1
-    assert asked.judge("refuted").share == 0
 
 
 # --- what they share -----------------------------------------------------------------------------
@@ -250,11 +226,3 @@ def test_where_a_recorded_run_is_given_nothing_is_disturbed(tmp_path: Path) -> N
         assert list(tmp_path.iterdir()) == []
     with pytest.raises(UserError), busy_neighbour(None, 2.0):
         pass
-
-
-def test_a_shown_figure_is_not_shown_again() -> None:
-    figure, _ = plt.subplots()
-    before = set(plt.get_fignums())
-    show(figure)
-    assert figure.number in before
-    assert not plt.fignum_exists(figure.number)

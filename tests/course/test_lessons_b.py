@@ -179,18 +179,6 @@ def test_simulated_misses_follow_the_recorded_run() -> None:
             assert item("simulate", name).judge(answer, run).share < 1
 
 
-def test_gains_follow_the_recorded_run() -> None:
-    run = recorded("what_if")
-    for name in ("faster lock", "faster output_pack"):
-        measured = item("what_if", name).measured(run)  # type: ignore[attr-defined]
-        assert measured.low <= measured.value <= measured.high
-    half = item("what_if", "faster lock").measured(run).value  # type: ignore[attr-defined]
-    assert item("what_if", "2").judge(half, run).share == 1
-    assert item("what_if", "2").judge(half / 100, run).share == 0.5
-    for answer, _ in item("what_if", "2").wrong:
-        assert item("what_if", "2").judge(answer, run).share < 1
-
-
 def test_counts_over_time_follow_the_recorded_run() -> None:
     found = pl.recorded(MACHINE).query("experiment == 'count' and tag == 'exercise'")
     run = recorded("count", **found["parameters"].iloc[0], tag="exercise")
@@ -215,14 +203,3 @@ def test_counts_over_time_follow_the_recorded_run() -> None:
         item("count", "1").judge(one_time, run)
     for answer, _ in item("count", "3").wrong:
         assert item("count", "3").judge(answer, run).share < 1
-
-
-def test_counts_of_a_run_without_phases_cost_no_points() -> None:
-    rows = {"set": "kernel", "unit": "", "elapsed_ns": 1e8, "time_s": [0.0, 0.1]}
-    busy = pd.DataFrame({**rows, "event": "task-minor-faults", "per_s": [5.0, 5.0]})
-    run = SimpleNamespace(table=lambda _: busy)
-    assert "no pause" in item("count", "page faults").measured(run)  # type: ignore[attr-defined]
-    assert "no task-user" in item("count", "CPU time").measured(run)  # type: ignore[attr-defined]
-    assert item("count", "1").judge((0, 1), run).share == 1
-    none = SimpleNamespace(table=lambda _: busy.assign(per_s=0.0))
-    assert item("count", "3").judge(7, none).share == 1

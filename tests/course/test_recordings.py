@@ -63,13 +63,6 @@ def test_the_tag_chooses_among_runs_with_the_same_parameters() -> None:
     assert plain.id != exercise.id
 
 
-def test_thresholds_count_as_they_are_asked() -> None:
-    strict, usual = given(threshold_percent=75.0), given()
-    assert strict.id == usual.id
-    assert strict.params["threshold_percent"] == 75.0
-    assert {one.threshold for one in KV.analyse(strict) if one.of.name == "slower"} == {75.0}
-
-
 @pytest.mark.parametrize(
     ("machine", "params", "sentence"),
     [
@@ -184,19 +177,6 @@ def test_every_machine_says_what_it_is() -> None:
         if "numa" in name:
             assert "simulated under qemu" in title
             assert "mean nothing" in title
-
-
-def test_every_experiment_was_recorded() -> None:
-    assert {one.experiment for one in EVERY} == set(experiments.NAMES)
-
-
-def test_pl_recorded_lists_them_all() -> None:
-    table = pl.recorded()
-    assert len(table) == len(EVERY)
-    assert set(table["machine"]) == set(recordings.machines())
-    assert len(pl.recorded("numa2-guest")) < len(table)
-    with pytest.raises(UserError, match="did you mean"):
-        pl.recorded("numa3-guest")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 import pytest
 
 from perflib.course.sliders import alias, cache, slider, tlb, waits
-from perflib.model.errors import UserError
 
 BASE = 0x7F0000000000
 
@@ -103,8 +102,3 @@ def test_moving_a_slider_changes_the_table() -> None:
     made.controls["pages"].value = 32
     assert made.state["misses at random, %"] == 0
     assert made.shown.value != before
-
-
-def test_an_unknown_slider_names_the_nearest() -> None:
-    with pytest.raises(UserError, match="alias"):
-        slider("aliass")

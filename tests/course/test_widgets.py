@@ -38,13 +38,6 @@ def test_a_guess_is_kept_when_the_button_is_pressed() -> None:
     assert field.said.value == "kept 12.5"
 
 
-def test_an_earlier_guess_is_shown() -> None:
-    field = Guess("reach", "KiB", 256.0, str)
-    assert field.field.value == "256"
-    assert field.said.value == "kept before"
-    assert repr(field) == "prediction of reach: 256 KiB"
-
-
 def test_what_is_no_number_is_said_in_the_field() -> None:
     def refuse(value: str) -> str:
         msg = f"<{value}> is no number"
@@ -81,11 +74,6 @@ def test_a_question_answers_when_something_is_chosen() -> None:
     assert "&lt;no&gt;" in asked.said.value
     assert "try &lt;b&gt;" in asked.said.value
     assert "&lt;b&gt;" in asked.children[0].value
-
-
-def test_a_question_is_readable_without_widgets() -> None:
-    text = repr(Question(ITEM, lambda _: Checked("4", 1, 1, "")))
-    assert text.splitlines() == ["Is <b> shown?", "  a: <i>", "  b: that"]
 
 
 def test_a_lab_hears_of_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

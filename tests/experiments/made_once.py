@@ -33,6 +33,7 @@ def made_once(simulate: Callable[P, pd.DataFrame]) -> Callable[P, pd.DataFrame]:
         kept.move_to_end(key)
         return kept[key].copy()
 
+    made.cache_clear = kept.clear  # type: ignore[attr-defined]  # conftest.py: as functools' are
     return made
 
 

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 from perflib import experiments
+from perflib.lab.theme import png, themed
 from perflib.model import sentences
 from perflib.model.claims import CHANGED, EXPLAINS
 from perflib.model.finding import Finding
@@ -78,15 +79,19 @@ def test_every_table_is_made(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", experiments.NAMES)
-def test_every_plot_is_drawn_with_a_title_and_has_the_table_of_its_name(name: str) -> None:
+def test_every_plot_is_whole_with_a_title_and_has_the_table_of_its_name(name: str) -> None:
     experiment, run = experiments.get(name), run_of(name)
     plots = experiment.drawings(run)
     assert plots
     assert set(plots) <= set(experiment.derived(run))
     for plot, draw in plots.items():
-        axes = draw().axes
-        assert axes, plot
-        assert any(one.get_title(loc="left") or one.get_title() for one in axes), plot
+        with themed():
+            figure = draw()
+            assert png(figure).startswith(b"\x89PNG"), plot
+            seen = figure.get_tightbbox()  # of all that is visible, in inches
+        assert any(one.get_title(loc="left") or one.get_title() for one in figure.axes), plot
+        width, height = figure.get_size_inches()
+        assert min(seen.x0, seen.y0, width - seen.x1, height - seen.y1) >= -0.02, plot
 
 
 @pytest.mark.parametrize("name", experiments.NAMES)

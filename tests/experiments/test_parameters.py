@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
 
-from perflib.experiments import get
-from perflib.model.errors import UserError
+from perflib.experiments import NAMES, get
+from perflib.measure.process import Worker
+from perflib.model.errors import MeasurementError, UserError
 
 REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     "alias_map": [
@@ -177,3 +179,20 @@ def test_wrong_parameters_are_sentences(name: str) -> None:
     for given, says in REFUSED[name]:
         with pytest.raises(UserError, match=says):
             get(name).params(given)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_plan_measures_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured beforehand is measured in the pilot, with the journal open."""
+    called: list[str] = []
+    real = Worker.begin
+
+    def begin(self: Worker, function: str, *arguments: Any) -> None:
+        called.append(function)
+        real(self, function, *arguments)
+
+    monkeypatch.setattr(Worker, "begin", begin)
+    experiment = get(name)
+    with contextlib.suppress(UserError, MeasurementError):  # what this machine cannot do
+        experiment.plan(experiment.params({}))
+    assert all(function.endswith("_bounds") for function in called)

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 from perflib import experiments
+from perflib.framework.schema import Column
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from tests.hostile_tables import HOSTILE, Tables, absent, at_bounds, golden, hostile, types
@@ -24,6 +25,10 @@ from tests.slow import mostly_slow
 _LONGEST_S = 60.0  # of CPU time: no limit of speed, but a guard against an analysis without an end
 _OF_EACH_KIND, _MANY = 1, 4  # in the short form, and in the long one
 _QUICK = ("machine", "numa", "layout")
+
+
+def columns_of(name: str) -> dict[str, Column]:
+    return {column.name: column for column in experiments.get(name).columns}
 
 
 @contextmanager
@@ -131,6 +136,17 @@ def test_only_the_required_columns_are_required(name: str) -> None:
     samples = golden(name).samples
     refused = analysed(name, samples[required]) is None
     assert refused == (name == "counters")  # it compares counts, or times, and either is enough
+
+
+@pytest.mark.parametrize("name", [name for name in experiments.NAMES if "ok" in columns_of(name)])
+def test_rows_that_are_not_ok_count_for_nothing(name: str) -> None:
+    samples = golden(name).samples.assign(ok=True)
+    measured = [one.name for one in columns_of(name).values() if one.role == "measured"]
+    bad = samples.sample(frac=0.3, random_state=4).assign(ok=False)
+    numbers = bad[[one for one in measured if one in bad]].select_dtypes("float") * 7
+    found = analysed(name, pd.concat([samples, bad.assign(**numbers)], ignore_index=True))
+    assert str(_numbers_of(found)) == str(_numbers_of(analysed(name, samples)))  # some are NaN
+    assert analysed(name, samples.assign(ok=False)) is None
 
 
 @pytest.mark.parametrize("name", experiments.NAMES)

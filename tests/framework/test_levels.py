@@ -61,11 +61,6 @@ def test_a_level_is_the_median_of_each_core_and_setting() -> None:
     }  # fmt: skip
 
 
-def test_rows_that_are_not_ok_do_not_count() -> None:
-    table = pd.DataFrame({"cpu": 0, "time_ns": [5.0, 7.0, 90.0], "ok": [True, True, False]})
-    assert levels(table, COLUMNS)["value"].tolist() == [6.0]
-
-
 def test_without_a_core_or_a_setting_there_is_one_level_of_none() -> None:
     found = levels(pd.DataFrame({"round": [0, 1], "time_ns": [5.0, 7.0]}), COLUMNS)
     assert found.to_dict("split")["data"] == [[-1, "", 6.0, "ns"]]

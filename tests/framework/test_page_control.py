@@ -45,17 +45,6 @@ def test_huge_pages_take_one_entry_or_as_many(of_huge: Pairs, verdict: str, code
     assert control.prevents("thp") is None, "nothing is known of it"
 
 
-@pytest.mark.parametrize(
-    ("backing", "words"),
-    [("thp", "a page of 2 MiB (thp)"), ("hugetlb_1g", "a page of 1 GiB (hugetlb_1g)")],
-)
-def test_the_size_of_a_page_is_said(backing: str, words: str) -> None:
-    (found,) = PageControl({"4k": worth(1.0, 6.0), backing: worth(1.0, 1.0)}).findings
-    assert found.plain.lower().startswith(words.lower())
-    assert found.claim.startswith(words)
-    assert ("the 2 MiB pages" in found.claim) == (backing == "hugetlb_1g")
-
-
 def test_a_claim_has_words_for_the_reason() -> None:
     prevents = PageControl({"4k": worth(1.0, 6.0), "thp": worth(1.0, 6.0)}).prevents("thp")
     assert prevents is not None
@@ -100,10 +89,3 @@ def test_pairs_are_timed_small_pages_first_and_again_and_again() -> None:
     assert list(found) == ["4k", "thp"], "what fails is left out"
     assert found["thp"] == [[1.0, 6.0]] * len(found["4k"])
     assert len(found["4k"]) > 2
-
-
-def test_small_pages_alone_are_not_timed() -> None:
-    def pair(_backing: str, _seed: int) -> Any:
-        pytest.fail("there is nothing to compare with")
-
-    assert timed_pairs(["4k"], pair) == {}

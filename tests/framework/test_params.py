@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic.fields import FieldInfo
 
 from perflib.experiments import NAMES, get
@@ -243,20 +241,6 @@ def test_every_field_is_documented_as_data(params: type[Params]) -> None:
                 assert entry["unit"] == unit, entry["name"]
 
 
-@given(seed=st.integers(0, 2**53 - 1), budget_s=st.floats(1e-9, 1e6), aslr=st.booleans())
-def test_text_and_values_mean_the_same(seed: int, budget_s: float, aslr: bool) -> None:
-    words = [f"seed={seed}", f"budget_s={budget_s!r}", f"aslr={aslr}", "environment_bytes=None"]
-    given_ = {"seed": seed, "budget_s": budget_s, "aslr": aslr, "environment_bytes": None}
-    assert Params.parse(words) == Params.make(given_)
-
-
-@given(cpus=st.lists(st.integers(0, 500)))
-def test_lists_of_cores(cpus: list[int]) -> None:
-    assert Params.make({"cores": cpus}).cores == cpus
-    text = ",".join(map(str, cpus))
-    assert Params.parse([f"cores={text}"]).cores == sorted(set(cpus))
-
-
 def test_cores_in_all_their_forms() -> None:
     for word in ("all", "physical", "groups", "first"):
         assert Params.make({"cores": word}).cores == word
@@ -270,11 +254,6 @@ def test_words_for_cores_mean_cpus_of_this_machine() -> None:
     groups = Params.make({"cores": "groups"}).resolved_cores()
     assert groups == [group[0] for group in topology().groups(caches())]
     assert set(groups) <= set(allowed)
-
-
-def test_settings_in_all_their_forms() -> None:
-    for given_ in ("thp=always, aslr=0", "thp=always,aslr=0,", {"thp": "always", "aslr": "0"}):
-        assert Params.make({"settings": given_}).settings == {"thp": "always", "aslr": "0"}
 
 
 def test_conditions_of_the_worker_are_made_from_the_parameters() -> None:
@@ -315,11 +294,6 @@ def test_none_is_no_value_where_there_may_be_none(word: str) -> None:
     assert Params.make({"fifo_priority": word, "memory_node": word}) == Params.make({})
     with pytest.raises(UserError, match=f"parameter 'budget_s': '{word}'"):
         Params.make({"budget_s": word})
-
-
-def test_parameters_cannot_be_changed_afterwards() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        Params.make({}).seed = 5  # type: ignore[misc]
 
 
 def test_subclass_adds_fields_and_keeps_the_rest() -> None:
@@ -394,10 +368,3 @@ def test_core_that_this_process_may_not_use_is_an_error() -> None:
     assert "UserError: cores: " in done.stderr
     assert str(other) in done.stderr
     assert f"it may use {allowed[0]}" in done.stderr
-
-
-def test_conditions_follow_from_parameters() -> None:
-    assert Params.make({}).conditions(3) == Conditions(cpu=3)
-    made = Params.make({"fifo_priority": 5, "aslr": False, "environment_bytes": 4096})
-    wanted = Conditions(cpu=0, fifo_priority=5, aslr=False, environment_bytes=4096)
-    assert made.conditions(0) == wanted

@@ -3,13 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from perflib.framework.plots import COLOURS, core_style, core_styles, log_ticks, slowdowns, slowest
-from perflib.lab.theme import themed
-from perflib.measure.pages.kinds import BACKINGS, DATA_BACKINGS, PROGRAMS_ONLY
-from perflib.stats.decomposition import PARTS, UNDIVIDED
+from perflib.framework.plots import core_style, core_styles, log_ticks, slowdowns, slowest
 
 
 def test_cores_of_one_machine_look_unlike() -> None:
@@ -19,14 +15,6 @@ def test_cores_of_one_machine_look_unlike() -> None:
     styles = core_styles([8, 1])
     assert styles["palette"] == {8: core_style(8)[0], 1: core_style(1)[0]}
     assert styles["markers"] == {8: core_style(8)[1], 1: core_style(1)[1]}
-
-
-def test_the_cores_colours_are_seen_on_white() -> None:
-    with themed():
-        colours = [to_rgb(core_style(cpu)[0]) for cpu in range(8)]
-    assert len(set(colours)) == 8
-    for red, green, blue in colours:
-        assert 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.75
 
 
 def test_few_cores_are_all_coloured_and_of_many_the_slowest() -> None:
@@ -69,10 +57,3 @@ def test_a_logarithmic_axis_has_plain_numbers(low: float, high: float, expected:
     labels = {tick.get_position()[0]: tick.get_text() for tick in axes.get_xticklabels()}
     assert [text for place, text in labels.items() if low <= place <= high] == expected
     assert not any(tick.get_text() for tick in axes.get_xticklabels(minor=True))
-
-
-def test_each_part_and_each_kind_of_pages_has_one_colour() -> None:
-    kinds = ({UNDIVIDED, *PARTS}, {*BACKINGS, *DATA_BACKINGS, PROGRAMS_ONLY})
-    assert COLOURS.keys() == set.union(*kinds)
-    for names in kinds:
-        assert len({COLOURS[name] for name in names}) == len(names)

@@ -68,24 +68,6 @@ def test_an_analysis_that_is_interrupted_costs_the_findings_alone(
     assert len(run_files.load(file.stem).samples) > 0
 
 
-def test_a_disk_that_is_full_by_then_costs_the_findings_alone(
-    monkeypatch: pytest.MonkeyPatch, folder: Path
-) -> None:
-    limits = []
-
-    def analysed(*_: Any) -> Any:
-        limits.append(files_no_larger_than(100))
-        limits[0].__enter__()
-        return []
-
-    try:
-        run = measured(monkeypatch, analysed)
-    finally:
-        limits[0].__exit__(None, None, None)
-    assert [file.stem for file in folder.iterdir()] == [run.id]
-    assert len(run_files.load(run.id).samples) == len(run.samples)
-
-
 def test_runs_without_findings_are_analysed_later() -> None:
     run = run_files.load(RUNS / "kv_per_core.parquet")
     path = run_files.save(run)

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from perflib.framework.sample_array import SampleArray, median_half_width
-from perflib.model.errors import UserError
 from perflib.stats.interval import widest
 from perflib.stats.intervals import t_intervals
 
@@ -106,13 +105,6 @@ def test_intervals_of_differences_cover_what_they_say() -> None:
         widths.append(interval.half_width)
     assert 0.9 <= covered / 200 <= 0.99
     assert np.median(widths) < 0.02
-
-
-def test_a_column_that_numbers_its_rows_is_no_key() -> None:
-    table = samples(np.random.default_rng(1), rounds=150)
-    table = table.assign(row=np.arange(len(table)))
-    with pytest.raises(UserError, match="configurations are"):
-        SampleArray.of(table, "log_ns", ["row"])
 
 
 def test_half_widths_of_columns() -> None:

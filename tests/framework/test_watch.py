@@ -46,12 +46,6 @@ def test_nothing_is_told_too_early_or_of_another_core() -> None:
     assert watch.alone(4, samples) is None
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0], ids=["no sibling", "never alone"])
-def test_nobody_waits_where_no_second_state_is_seen(share: float) -> None:
-    watch, rng = watched(share)
-    assert watch.alone(3, records(np.zeros(TRIAL, dtype=bool), rng)) is None
-
-
 def test_nobody_waits_for_a_core_that_is_hardly_ever_alone() -> None:
     """Beside a core that is: whose level tells what alone would be."""
     watch, rng = watched(0.5)

@@ -23,7 +23,6 @@ from tests.experiments.simulated import samples
 RUNS = Path(__file__).parents[1] / "data" / "runs"
 COMPARED = [one for one in experiments.NAMES if experiments.get(one).same_work is not None]
 KV = experiments.get("kv_per_core")
-MOST_ROUNDS = 6
 
 
 def spoiled(table: pd.DataFrame, rows: Any, found: Any = "0xbad") -> pd.DataFrame:
@@ -144,13 +143,6 @@ def test_a_core_that_is_wrong_in_every_round_is_found_and_its_rows_are_not_used(
     used = experiments.get(name).current(spoilt).samples
     assert not used.loc[used["found"].notna() & (used["found"] != ""), "ok"].any()
     assert experiments.get(name).reported(spoilt)
-
-
-def test_texts_that_are_empty_say_that_all_is_right() -> None:
-    table = kv(2).assign(ok=True, expected="", found="")
-    run = made_run(KV, table)
-    plain = [one.to_dict() for one in KV.analyse(made_run(KV, kv(2)))]
-    assert [one.to_dict() for one in KV.analyse(run)] == plain
 
 
 # --- columns of a trial ---------------------------------------------------------------------------

@@ -184,13 +184,6 @@ def test_a_busy_machine_is_healthy_and_interference_is_reported(symptom: list[Fi
     assert bool(disturbs) == ("interference" in found.headline.plain)
 
 
-@pytest.mark.parametrize(("claim", "word"), [("shared", "sibling"), ("stolen", "hypervisor")])
-def test_asked_about_a_core_what_the_host_takes_of_it_is_the_answer(claim: str, word: str) -> None:
-    symptom = [cases.slower(0, 0.0), cases.slower(1, 0.0), *both(claim, 2, 30, 1)]
-    asked = conclude(cases.evidence(Question(core=1, against=0), symptom=symptom))
-    assert (asked.headline.verdict, asked.headline.cause) == ("cause", word)
-
-
 def test_asked_about_a_core_what_is_elsewhere_comes_last() -> None:
     symptom = [
         cases.slower(0, 0.0), cases.slower(1, 0.0),

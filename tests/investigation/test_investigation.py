@@ -17,7 +17,7 @@ from perflib.investigation.evidence import Question, Step, Taken
 from perflib.investigation.folder import PLAN
 from perflib.investigation.investigation import Investigation
 from perflib.machine.describe import describe
-from perflib.model.errors import MeasurementError, UserError
+from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.store import run_files
@@ -235,14 +235,6 @@ def test_a_folder_that_has_one_is_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "report" / PLAN).read_bytes() == plan
 
 
-def test_a_place_that_cannot_be_written_is_said_before_anything_is_measured(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(MeasurementError, match="cannot be saved"):
-        Investigation.begin(Question(), tmp_path / "file" / "report")
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 1}', '{"schema": 1, "steps": 3}'])
 def test_a_damaged_plan_is_a_sentence(text: str, tmp_path: Path) -> None:
     (tmp_path / PLAN).write_text(text)
@@ -268,14 +260,6 @@ def test_a_plan_of_a_newer_perflib_is_not_guessed_at(tmp_path: Path) -> None:
     (tmp_path / PLAN).write_text('{"schema": 999, "steps": [], "question": {}}')
     with pytest.raises(UserError, match="newer"):
         Investigation.replay(tmp_path)
-
-
-def test_a_folder_without_one_names_those_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun(tmp_path, monkeypatch)
-    with pytest.raises(UserError, match="report"):
-        Investigation.replay(tmp_path / "nothing")
 
 
 def test_nothing_unfinished_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

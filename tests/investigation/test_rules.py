@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from perflib import experiments
-from perflib.investigation import signs
 from perflib.investigation.evidence import Evidence, Question, Step, Taken
 from perflib.investigation.investigation import LOOKING
 from perflib.investigation.rules import NO_TIME, RULES, next_step
@@ -76,11 +75,6 @@ def test_a_result_that_was_wrong_once_is_looked_for_again() -> None:
     assert (found[0].name, found[0].experiment) == ("instructions", "correctness")
 
 
-def test_several_nodes_are_mapped_too() -> None:
-    fit = {"machine": {"nodes": [{"node": 0}, {"node": 1}]}}
-    assert "distances" in names(plan(cases.evidence(fit=fit, symptom=cases.healthy())))
-
-
 def test_a_slow_core_is_profiled_beside_the_fastest_and_then_explained() -> None:
     slow = cases.slower(5, 12.0, slowest_events=[9])
     symptom = [cases.slower(0, 0.1), cases.slower(2, -0.4), slow]
@@ -124,11 +118,6 @@ def test_more_code_on_a_slow_core_leads_to_calls_into_so_much_of_it() -> None:
     assert isinstance(calls, Step)
     assert calls.experiment == "random_calls"
     assert calls.params["sizes_kib"] == "8,16,250,2000"
-
-
-def test_on_several_nodes_a_slow_core_may_be_far_from_its_memory() -> None:
-    fit = {"machine": {"nodes": [{"node": 0}, {"node": 1}]}}
-    assert "nodes" in names(plan(cases.evidence(fit=fit, symptom=cases.slow_core())))
 
 
 def test_what_decides_nothing_is_measured_again_once() -> None:
@@ -225,8 +214,3 @@ def test_a_plan_stays_within_its_budget(cores: int, slow: bool, minutes: float) 
             evidence._findings = [found]
     assert spent_s <= 60 * minutes
     assert evidence.step("symptom") is not None
-
-
-def test_the_fastest_of_the_others_is_the_one_to_compare_with() -> None:
-    symptom = [cases.slower(0, 0.0), cases.slower(1, 12.0), cases.slower(2, -1.0)]
-    assert signs.fastest(cases.evidence(cores=(0, 1, 2), symptom=symptom), 1) == 2

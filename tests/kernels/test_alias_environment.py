@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from perflib import kernels
@@ -123,17 +122,6 @@ def test_it_writes_to_a_file(program: Path, tmp_path: Path) -> None:
     assert (failed.returncode, failed.stdout) == (1, "")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [[], ["1", "1", "free"], ["0", "1", "free", "-"], ["1", "x", "free", "-"],
-     ["1", "1", "loose", "-"], ["1e3", "1", "free", "-"], ["999999999999", "1", "free", "-"]],
-)  # fmt: skip
-def test_wrong_arguments_are_refused(program: Path, arguments: list[str]) -> None:
-    failed = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
-    assert failed.returncode == 2
-    assert failed.stderr.startswith("usage: alias_environment")
-
-
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the listing is x86-64's")
 def test_nothing_but_the_sources_variables_is_in_memory_in_the_loop(program: Path) -> None:
     listing = subprocess.run(
@@ -169,17 +157,6 @@ def test_objects_linked_in_another_order_lie_elsewhere(tmp_path: Path) -> None:
     assert len(behind) >= 3
     assert found["loop", "table", "buffer"] not in behind
     assert len({place % 16 for place in found.values()}) > 1, "another variable aliases in some"
-
-
-def test_orders_are_drawn_with_the_sources_own_first() -> None:
-    assert orders(0, seed=1) == []
-    assert orders(1, seed=5) == [("loop", "table", "buffer")]
-    for seed in range(5):
-        drawn = orders(4, seed)
-        assert drawn[0] == ("loop", "table", "buffer")
-        assert len(set(drawn)) == 4
-        assert drawn == orders(4, seed)
-    assert len(set(orders(6, 3))) == 6
 
 
 # --- what starts it ------------------------------------------------------------------------------
@@ -233,13 +210,6 @@ def test_a_program_that_crashes_fails_or_hangs(kernel: Kernel, tmp_path: Path) -
     assert Report(kernel, tmp_path / "none", ["sh"]).answer == errno.ENOENT
 
 
-def test_a_program_that_talks_much_is_heard_to_its_end(kernel: Kernel, tmp_path: Path) -> None:
-    report = Report(kernel, script(tmp_path, "yes 0123456 | head -n 20000"), ["sh"])
-    assert report.code == 0
-    assert len(report.output) == 1023
-    assert report.output.startswith("0123456\n0123456\n")
-
-
 def test_no_descriptor_and_no_child_is_left(kernel: Kernel, program: Path) -> None:
     open_before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(5):
@@ -249,11 +219,3 @@ def test_no_descriptor_and_no_child_is_left(kernel: Kernel, program: Path) -> No
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     names = [Path(f"/proc/{pid}/comm") for pid in children]
     assert not [name for name in names if name.exists() and "alias_env" in name.read_text()]
-
-
-def test_every_variant_is_an_object_of_its_own() -> None:
-    sizes = {}
-    for name in ("loop", "table", "buffer"):
-        head = kernels.build("alias_environment", variant=name, executable=True).library
-        sizes[name] = np.frombuffer(head.read_bytes()[16:18], np.uint16)[0]
-    assert sizes == dict.fromkeys(sizes, 1), "ET_REL: an object to be linked"

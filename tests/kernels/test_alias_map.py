@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from perflib import kernels
 from perflib.experiments.aliasing.map.measure import expected_loads
@@ -71,26 +69,6 @@ def test_slices_hold_the_bursts_of_their_cells(kernel: Kernel) -> None:
     assert len(begins) > 1
     least_ns = pairs * bursts * np.add.reduceat(out["pair_ns"], first)
     assert (least_ns <= slices["time_ns"]).all(), "the fastest bursts are part of it"
-
-
-@pytest.mark.arm64
-@pytest.mark.parametrize("width", [4, 8])
-def test_only_the_same_place_is_a_true_dependency(kernel: Kernel, width: int) -> None:
-    stored = kernel.lib.alias_map_stored(width)
-    assert stored == 2 ** (8 * width) - 1
-    cells = [(0, 0), (width, width), (0, width), (width, 0), *((0, far) for far in REGIONS[1:])]
-    _, out, _ = run(kernel, cells, width)
-    assert [value == stored for value in out["loaded"]] == [True, True] + [False] * 6
-
-
-@given(offset=st.integers(-128, 1536), width=st.sampled_from([4, 8]))
-def test_the_reference_knows_what_the_buffer_holds(offset: int, width: int) -> None:
-    kernel = kernels.load("alias_map")
-    place = offset * 8
-    found = kernel.lib.alias_map_word(place, width)
-    assert [found] == expected_loads([place + 64], [place], width).tolist()
-    assert found != kernel.lib.alias_map_stored(width)
-    assert found != kernel.lib.alias_map_word(place + 4096, width)
 
 
 @pytest.mark.arm64

@@ -17,7 +17,7 @@ from perflib import kernels
 from perflib.framework.brackets import core_mhz
 from perflib.kernels import Kernel
 from perflib.machine.libraries.blas import blas_libraries
-from tests.kernels.brackets import check_brackets, check_shared
+from tests.kernels.brackets import check_brackets
 from tests.reference import alias_offsets as reference
 
 CONVOLUTION, COPY, MEMCPY = 0, 1, 2
@@ -69,31 +69,6 @@ def test_the_output_lies_at_its_offset_and_the_input_stays() -> None:
         for second, offset in zip(samples["second"].tolist(), OFFSETS, strict=True)
     }
     assert gap % 4096 == 0
-
-
-@pytest.mark.arm64
-def test_together_the_distance_stays() -> None:
-    samples = sweep(kernels.load("alias_offsets"), (CONVOLUTION, 100), OFFSETS, together=1)
-    first, second = (samples[name].tolist() for name in ("first", "second"))
-    assert {(b - a) % 4096 for a, b in zip(first, second, strict=True)} == {2048}
-    assert [a - first[0] for a in first] == OFFSETS
-    assert set(samples["checksum"].tolist()) == {reference.checksum(reference.convolution(100))}
-
-
-@pytest.mark.arm64
-def test_the_order_is_the_one_given() -> None:
-    shuffled = [2048, 0, 4096, 2048]
-    samples = sweep(kernels.load("alias_offsets"), (MEMCPY, 64), shuffled)
-    second = samples["second"].tolist()
-    assert [one - second[1] for one in second] == shuffled
-
-
-@pytest.mark.arm64
-def test_short_ways_between_samples_need_one_probe() -> None:
-    kernel = kernels.load("alias_offsets")
-    check_shared(sweep(kernel, (COPY, 100), OFFSETS, warm_calls=2, calls=10)["timed"])
-    apart = sweep(kernel, (COPY, 100), OFFSETS * 20, warm_calls=3, calls=10)["timed"]
-    assert (apart["probe_before_ns"][1:] != apart["probe_after_ns"][:-1]).any()
 
 
 @pytest.mark.arm64
@@ -179,13 +154,6 @@ def test_what_is_no_library_or_no_blas_is_told() -> None:
     answer, said = opened(kernel, maths, "cos", "no_such_function")
     assert answer == (3 << 16) + errno.ENOSYS
     assert "no_such_function" in said
-
-
-@pytest.mark.arm64
-def test_dgemv_of_wrong_arguments_is_refused() -> None:
-    kernel = kernels.load("alias_blas")
-    out = kernel.ffi.new("offset_sample[1]")
-    assert kernel.lib.blas_sweep(1, 0, [0], 1, 0, 0, 1, out) == (1 << 16) + errno.ERANGE
 
 
 def test_nothing_opened_is_told(tmp_path: Path) -> None:

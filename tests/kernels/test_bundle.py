@@ -138,10 +138,6 @@ def test_provenance_names_the_bundle_by_its_hash_and_not_its_path(node: Path) ->
     assert str(node) not in json.dumps(provenance)
 
 
-def test_what_is_compiled_without_a_bundle_says_so() -> None:
-    assert kernels.build("small").provenance["bundle"] is None
-
-
 def test_what_is_not_in_the_bundle_is_compiled_where_that_can_be_done(
     made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,15 +212,6 @@ def ask(node: Path, *before: str) -> subprocess.CompletedProcess[str]:
         [*before, sys.executable, "-c", ASK, str(node.parent / "kernels")],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-
-
-def test_it_is_found_by_way_of_a_link_to_its_folder(
-    node: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    link = node.parent / "current"
-    link.symlink_to(node)
-    monkeypatch.setenv("PERFLIB_KERNELS", str(link))
-    assert kernels.load("small").lib.small_answer() == 42
 
 
 # --- what is refused ---------------------------------------------------------------------------
@@ -316,25 +303,6 @@ def test_what_another_user_owns_is_refused(node: Path, part: str) -> None:
         kernels.build("small")
 
 
-@ROOT
-def test_ordinary_user_takes_kernels_of_root_and_of_nobody_else(node: Path) -> None:
-    """Root's and the user's own; a file of a third one is refused."""
-    rights = "-all,+dac_read_search"  # it may read files, to find this Python
-    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-    user += [f"--bounding-set={rights}", f"--inh-caps={rights}"]
-    user += [f"--ambient-caps={rights}"]
-    if shutil.which("setpriv") is None or subprocess.run([*user, "true"], check=False).returncode:
-        pytest.skip("no other user can be had here: setpriv")
-    of_root = ask(node, *user)
-    assert of_root.stdout.startswith("42 "), of_root.stderr
-    for path in (node, *node.rglob("*")):
-        os.chown(path, NOBODY, NOBODY)
-    assert ask(node, *user).stdout.startswith("42 ")
-    os.chown(library(node), 4711, 4711)
-    refused = ask(node, *user).stderr
-    assert f"belongs to user id 4711, not to root or you ({NOBODY})" in refused
-
-
 def test_file_system_without_execution_is_refused(
     node: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,10 +323,6 @@ def test_other_c_library_is_refused(node: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os, "confstr", confstr)
     with pytest.raises(UserError, match=r"needs glibc 2\.2, and this system has another C library"):
         kernels.build("small")
-
-
-def test_newest_version_of_glibc_that_a_build_needs_is_recorded(node: Path) -> None:
-    assert [int(part) for part in manifest(node)["glibc"].split(".")] >= [2, 2]
 
 
 # --- levels --------------------------------------------------------------------------------------
@@ -415,11 +379,6 @@ def test_elsewhere_levels_are_others(
     assert levels.required_level("native") == ARM_LEVELS[has - 1]
     with pytest.raises(UserError, match=f"x86-64-v3 is a level of x86_64; of {machine} there is"):
         levels.required_level("x86-64-v3")
-
-
-@X86
-def test_this_processors_flags_are_read() -> None:
-    assert "sse2" in levels._cpu_flags()
 
 
 @pytest.fixture

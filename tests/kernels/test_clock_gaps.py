@@ -52,10 +52,6 @@ def test_gaps_in_recorded_readings(
     assert run(kernel, stamps_ns, threshold_ns, capacity) == expected
 
 
-def test_no_readings(kernel: kernels.Kernel) -> None:
-    assert run(kernel, [], 1, 3) == clock_gaps_in([], 1, 3)
-
-
 def spin(
     kernel: kernels.Kernel, duration_ns: int = 1000, threshold_ns: int = 1000, capacity: int = 10
 ) -> tuple[int, Any, Any]:

@@ -18,8 +18,6 @@ from hypothesis import strategies as st
 from perflib import kernels
 from perflib.kernels import Kernel
 from perflib.machine.libraries.elf import read_elf
-from perflib.measure.pages import smaps
-from perflib.model.errors import MeasurementError
 from tests.reference import code_segment as reference
 
 PATTERNS = {"random": 0, "page": 1, "chase": 2, "line": 3}
@@ -94,13 +92,6 @@ def test_samples_of_a_run_follow_each_other(kernel: Kernel) -> None:
         expected = reference.run("page", 3, 100, 50 + 200 * i, 200, CASE_BYTES)
         assert (found.first_ip, found.last_ip) == (first + expected.first, first + expected.last)
         assert (found.checksum, found.steps) == (expected.checksum, 200)
-
-
-@pytest.mark.arm64
-def test_samples_of_a_ring_are_whole_laps(kernel: Kernel) -> None:
-    lay(kernel, PATTERNS["chase"], 64, SMALL_PAGES)
-    found = run_samples(kernel, warm=0, steps=640, samples=3)
-    assert [(one.checksum, one.steps) for one in found] == [(10, 640)] * 3
 
 
 @pytest.mark.arm64
@@ -190,22 +181,6 @@ def test_a_map_is_not_written_into_what_somebody_put_there(kernel: Kernel, tmp_p
         os.chown(another, 54321, 54321)
         assert kernel.lib.code_write_map(bytes(another)) == errno.EEXIST
         assert another.read_text() == "kept"
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-def test_map_that_cannot_be_written_is_told(kernel: Kernel) -> None:
-    assert kernel.lib.code_write_map(b"/dev/full") != 0
-
-
-def test_nothing_laid_is_not_run() -> None:
-    fresh = kernels.load("code_segment", define={"CASES": 32})
-    assert fresh.lib.code_run(0, 1, 1, fresh.ffi.new("code_sample *")) == errno.ENODATA
-
-
-@pytest.mark.parametrize("cases", [16, 33, 65536 + 32])
-def test_number_of_cases_that_cannot_be_built_is_told(cases: int) -> None:
-    with pytest.raises(MeasurementError, match="CASES must be a multiple of 32 from 32 to 65536"):
-        kernels.build("code_segment", define={"CASES": cases})
 
 
 # --- symbols -----------------------------------------------------------------------------------
@@ -311,30 +286,6 @@ def test_its_control_is_one_cycle_through_neighbouring_lines(
     assert found.last_ip - found.first_ip == max(jumps) - min(jumps)
 
 
-def test_chains_of_loads_are_timed_on_the_pages_asked_for(kernel: Kernel) -> None:
-    out, span = kernel.ffi.new("double[2]"), kernel.ffi.new("uint64_t[2]")
-    assert kernel.lib.code_page_reach(SMALL_PAGES, 1, out, span) == 0
-    assert min(out) > 0
-    begin, end = list(span)
-    assert (begin % HUGE, end - begin) == (0, HUGE)
-    found = smaps.backing_of(smaps.read(os.getpid()), begin, end)
-    assert smaps.violated("4k", found) == ""
-    for backing in (LOADED, 5, -1):
-        assert kernel.lib.code_page_reach(backing, 1, out, span) == (1 << 16) + errno.EINVAL
-    for missing in ((kernel.ffi.NULL, span), (out, kernel.ffi.NULL)):
-        refused = kernel.lib.code_page_reach(SMALL_PAGES, 1, *missing)
-        assert refused == (1 << 16) + errno.EINVAL
-
-
-def test_rings_differ_with_their_seeds_and_their_stretches(kernel: Kernel) -> None:
-    ring = reference.ring(laid_ring(kernel, 256, 1))
-    assert reference.ring(laid_ring(kernel, 256, 1)) == ring
-    assert reference.ring(laid_ring(kernel, 256, 2)) != ring
-    lines = {at // PAGE: at % PAGE // 64 for at in ring}
-    orders = {tuple(lines[64 * stretch + page] for page in range(64)) for stretch in range(4)}
-    assert len(orders) == 4
-
-
 @pytest.mark.arm64
 @pytest.mark.parametrize(
     ("n", "steps", "laps"),
@@ -387,41 +338,6 @@ def test_program_runs_the_ring_on_small_pages_unless_told(program: Path) -> None
     assert found is not None, done.stderr
     assert 299 * PAGE - PAGE < int(found[1]) < 300 * PAGE
     assert "AnonHugePages:         0 kB" in done.stderr
-
-
-def test_program_shows_its_mappings_before_and_after(program: Path) -> None:
-    done = start(program, "--steps", "1000", "--smaps", "--pages", "4k", "2048")
-    assert LINE.fullmatch(done.stdout)
-    before, after, rest = done.stderr.split("\nend\n")
-    assert rest == ""
-    for part in (before, after):
-        head, *lines = part.splitlines()
-        word, begin, end = head.split()
-        assert word == "range"
-        assert int(end, 16) - int(begin, 16) == HUGE
-        at = next(i for i, line in enumerate(lines) if line.startswith(f"{begin}-{end} r-xp"))
-        assert "Rss:                2048 kB" in lines[at : at + 10]
-
-
-def test_program_writes_a_map_for_profilers(program: Path) -> None:
-    process = subprocess.Popen(
-        [program, "--steps", "1000", "--perf-map", "5"], stdout=subprocess.PIPE, text=True
-    )
-    out, _ = process.communicate()
-    path = Path(f"/tmp/perf-{process.pid}.map")
-    try:
-        assert LINE.fullmatch(out)
-        names = [line.split()[2] for line in path.read_text().splitlines()]
-        assert names == [f"case_{k:05d}" for k in range(2048)]
-    finally:
-        path.unlink(missing_ok=True)
-
-
-def test_program_explains_itself(program: Path) -> None:
-    done = start(program, "--help")
-    assert (done.returncode, done.stderr) == (0, "")
-    for word in ("--pattern", "--pages", "--steps", "--seed", "--perf-map", "--smaps", "hugetlb"):
-        assert word in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -190,27 +190,6 @@ def test_a_third_reader(kernel: Kernel, state: str, access: int) -> None:
 
 
 @two_cpus
-def test_the_most_lines_there_can_be(kernel: Kernel) -> None:
-    answer, samples = transfer(kernel, lines=4096, repeats=2)
-    assert answer == 0
-    check_transfer(samples, 0, 4096, 7)
-
-
-@two_cpus
-def test_roles_can_be_changed(kernel: Kernel) -> None:
-    answer, samples = transfer(kernel, owner=CPUS[0], requester=CPUS[-1], third=CPUS[0])
-    assert answer == 0  # a third that the state does not need does not matter
-    assert (samples["cpus"] == [CPUS[-1], CPUS[0], -1]).all()
-
-
-def test_states_say_whether_they_need_a_third(kernel: Kernel) -> None:
-    needs = [name for i, name in enumerate(STATES) if kernel.lib.coherence_needs_third(i) == 1]
-    assert set(needs) == WITH_THIRD
-    assert kernel.lib.coherence_needs_third(-1) == -1
-    assert kernel.lib.coherence_needs_third(len(STATES)) == -1
-
-
-@two_cpus
 @pytest.mark.parametrize("state", sorted(WITH_THIRD))
 def test_a_third_that_is_missing_or_one_of_the_two(kernel: Kernel, state: str) -> None:
     number = STATES.index(state)
@@ -231,13 +210,6 @@ def test_processors_that_cannot_be_used(kernel: Kernel, absent: int) -> None:
         assert (samples["count"] == 0).all()
     for wrong in ({"cpu_a": absent}, {"cpu_b": absent}):
         assert exchange(kernel, **wrong)[0] == error(CPU, errno.EINVAL)
-
-
-@pytest.mark.arm64
-def test_one_processor_is_not_two(kernel: Kernel) -> None:
-    same = CPUS[0]
-    assert transfer(kernel, owner=same, requester=same)[0] == error(CPU, errno.EINVAL)
-    assert exchange(kernel, cpu_a=same, cpu_b=same)[0] == error(CPU, errno.EINVAL)
 
 
 @pytest.mark.arm64
@@ -304,22 +276,7 @@ def test_exchanges_that_there_are_not(kernel: Kernel, wrong: dict[str, int], num
     assert exchange(kernel, **wrong)[0] == error(ARGUMENT, number)
 
 
-def test_nothing_is_written_nowhere(kernel: Kernel) -> None:
-    null, invalid = kernel.ffi.NULL, error(ARGUMENT, errno.EINVAL)
-    assert kernel.lib.coherence_transfer(0, 1, -1, 0, 0, 0, 1, 1, 0, 1, null) == invalid
-    assert kernel.lib.coherence_exchange(0, 0, 1, 1, 1, 1, null) == invalid
-    assert kernel.lib.coherence_plan(0, 1, 0, 0, null) == invalid
-
-
 # --- what never ends -----------------------------------------------------------------------------
-
-
-@pytest.mark.arm64
-@two_cpus
-def test_time_that_is_over_before_the_first_sample(kernel: Kernel) -> None:
-    for answer, samples in (transfer(kernel, timeout_ns=1), exchange(kernel, timeout_ns=1)):
-        assert answer == error(LATE, errno.ETIMEDOUT)
-        assert not samples.view("u1").any()
 
 
 @two_cpus

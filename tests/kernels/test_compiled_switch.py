@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import os
-import re
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -103,15 +100,6 @@ def test_every_case_is_reached_and_folds_its_own_number(kernel: Kernel) -> None:
         assert max(mine) < min(others, default=end)
 
 
-@pytest.mark.parametrize("n", [64, 1000, PIECE_CASES, 3 * PIECE_CASES + 512, 16 * PIECE_CASES])
-def test_the_extent_grows_with_the_number_of_cases(kernel: Kernel, n: int) -> None:
-    most, first, end = bounds(kernel)
-    lay(kernel, n, LOADED)
-    found = run(kernel, 0, 20 * n)
-    assert found.last_ip + 128 - found.first_ip == pytest.approx(n * (end - first) / most, rel=0.05)
-    assert end - first >= HUGE, "its largest size is 2 MiB"
-
-
 def test_pieces_have_symbols_side_by_side_in_a_text_of_their_own(kernel: Kernel) -> None:
     found = [one for one in read_elf(kernel.build.library).code if one[2].startswith("switch_")]
     assert [name for _, _, name in found] == [f"switch_{piece}" for piece in range(16)]
@@ -140,37 +128,6 @@ def test_it_lies_on_the_pages_that_are_wanted(kernel: Kernel, backing: str, n: i
     lay(kernel, n, LOADED)  # its pages of the pool go back
 
 
-def test_only_what_is_laid_keeps_memory(kernel: Kernel) -> None:
-    """The texts take turns, with the ring: what was laid before is the file's again."""
-    _, first, _ = bounds(kernel)
-    after = lay(kernel, 10, SMALL_PAGES)
-    assert smaps.violated("4k", smaps.backing_of(smaps.read(os.getpid()), first, after)) == ""
-    for pattern in (RANDOM, 2):
-        lay(kernel, 10, SMALL_PAGES, pattern=pattern)
-        (mine,) = [
-            line for line in Path("/proc/self/maps").read_text().splitlines()
-            if int(line.split("-")[0], 16) <= first < int(line.split()[0].split("-")[1], 16)
-        ]  # fmt: skip
-        assert mine.endswith("code_segment.so")
-        lay(kernel, 100, SMALL_PAGES)
-        assert run(kernel, 0, 500).checksum == checksum(100, 1, 0, 500)
-
-
-def test_what_was_not_built_is_refused_and_what_was_laid_stays(kernel: Kernel) -> None:
-    span = kernel.ffi.new("uint64_t[2]")
-    lay(kernel, 50, LOADED, seed=9)
-    assert kernel.lib.code_lay(COMPILED, 16 * PIECE_CASES + 1, 0, 1, span) == 65536 + errno.ERANGE
-    assert kernel.lib.code_lay(COMPILED, 0, 0, 1, span) == 65536 + errno.EINVAL
-    assert kernel.lib.code_lay(COMPILED + 1, 1, 0, 1, span) == 65536 + errno.EINVAL
-    assert run(kernel, 0, 500).checksum == checksum(50, 9, 0, 500)
-
-
-def test_the_plain_kernel_has_none() -> None:
-    plain = kernels.load("code_segment")
-    span = plain.ffi.new("uint64_t[2]")
-    assert plain.lib.code_lay(COMPILED, 1, LOADED, 1, span) == 65536 + errno.EINVAL
-
-
 def test_the_perf_map_has_its_pieces(kernel: Kernel, tmp_path: Path) -> None:
     path = tmp_path / "map"
     assert kernel.lib.code_write_map(bytes(path)) == 0
@@ -188,30 +145,3 @@ def test_the_perf_map_has_its_pieces(kernel: Kernel, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def program() -> Path:
     return kernels.build("code_segment", variant="compiled", executable=True).library
-
-
-def start(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
-
-
-def test_program_runs_it_on_small_pages(program: Path) -> None:
-    done = start(program, "--pattern", "compiled", "--pages", "4k", "--steps", "100000", "2048")
-    assert (done.returncode, done.stderr) == (0, "")
-    found = re.fullmatch(r"\((\d+), (\d+\.\d{6}), 2048\)\n", done.stdout)
-    assert found is not None, done.stdout
-    case_bytes = 141 if os.uname().machine == "x86_64" else 172
-    assert int(found[1]) == pytest.approx(2 * PIECE_CASES * case_bytes, rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--pattern", "compiled", "16385"], "N needs a whole number from 1 to 16384, not '16385'"),
-        (["--pattern", "switch", "4"], "random, page, chase, line, compiled, not 'switch'"),
-    ],
-)
-def test_program_names_a_mistake(program: Path, arguments: list[str], complaint: str) -> None:
-    done = start(program, *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert complaint in done.stderr.splitlines()[0]
-    assert "compiled" in start(program, "--help").stdout

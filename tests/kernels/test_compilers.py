@@ -139,19 +139,6 @@ def test_a_compiler_of_several_words(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "CPATH=/other" not in variables
 
 
-def test_a_path_with_spaces_is_one_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = use(f'exec {REAL} "$@"', tmp_path, monkeypatch).rename(tmp_path / "my cc")
-    monkeypatch.setenv("PERFLIB_CC", f" {script} ")
-    assert kernels.load("faulty").lib.faulty_add(2, 3) == 5
-
-
-@pytest.mark.parametrize("wish", ["gcc 'x", "no-such-cc gcc", "/nope/gcc"])
-def test_a_command_that_is_none(wish: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERFLIB_CC", wish)
-    with pytest.raises(UserError, match=re.escape(f"PERFLIB_CC={wish!r} is no program on PATH")):
-        kernels.build("faulty")
-
-
 def test_a_library_in_place_of_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(f'{OUT}{REAL} -shared -x c /dev/null -o "$out"', tmp_path, monkeypatch)
     with pytest.raises(MeasurementError, match="declared is no program, but a library"):

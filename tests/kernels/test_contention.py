@@ -74,26 +74,6 @@ def test_a_sample_takes_its_time_and_successive_samples_do_not_overlap(kernel: K
     assert (begin[1:] >= end[:-1]).all()
 
 
-@needs_two_cores
-def test_all_begin_together_where_nobody_keeps_them(kernel: Kernel) -> None:
-    """Of many samples; beside other programs some threads come late."""
-    answer, accounts, _ = run(kernel, 0, CPUS[:2], samples=50)
-    assert answer == 0
-    apart = np.ptp(accounts["start_ns"], axis=1)
-    undisturbed = (accounts["involuntary_switches"] == 0).all(axis=1)
-    assert np.min(apart) < 0.05 * SAMPLE_NS or not undisturbed.any()
-
-
-def test_work_outside_makes_operations_rarer(kernel: Kernel) -> None:
-    """By CPU time: whatever else runs, 10,000 dependent additions take longer than none."""
-
-    def each_ns(outside: int) -> float:
-        _, accounts, _ = run(kernel, 0, CPUS[:1], outside=outside, samples=30)
-        return float(np.min(accounts["cpu_time_ns"] / accounts["operations"]))
-
-    assert each_ns(10_000) > 20 * each_ns(0)
-
-
 @pytest.mark.arm64
 @pytest.mark.parametrize(
     ("given", "answer"),

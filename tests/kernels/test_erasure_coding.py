@@ -80,29 +80,6 @@ def decode(
     return answer, damaged
 
 
-# --- the reference itself ------------------------------------------------------------------------
-
-
-def test_reference_field_is_a_field() -> None:
-    products = reference.PRODUCTS
-    assert (products == products.T).all()
-    assert (products[1] == np.arange(256)).all()
-    for a in range(1, 256):
-        assert sorted(products[a]) == list(range(256)), "each element is hit once"
-    a, b, c = (content(1, 2000, seed)[0] for seed in range(3))
-    assert (products[a, products[b, c]] == products[products[a, b], c]).all()
-    assert (products[a, b ^ c] == products[a, b] ^ products[a, c]).all()
-
-
-# --- the matrix ----------------------------------------------------------------------------------
-
-
-def test_matrix_is_cauchys(kernel: Kernel) -> None:
-    for data, parity in ((DATA, PARITY), (1, 1), (1, 255), (255, 1), (128, 128)):
-        found = np.array(list(cauchy(kernel, data, parity))).reshape(parity, data)
-        assert found.tolist() == reference.cauchy(data, parity)
-
-
 # --- encoding and decoding -----------------------------------------------------------------------
 
 
@@ -206,18 +183,6 @@ def test_wrong_arguments_are_refused(kernel: Kernel, change: dict[str, Any]) -> 
     assert kernel.lib.rs_encode(*{**right, **changed}.values()) == errno.EINVAL
     answer = kernel.lib.rs_decode(*{**right, **changed}.values(), null, 0)
     assert answer == errno.EINVAL
-
-
-def test_missing_pointers_are_refused(kernel: Kernel) -> None:
-    null, lib = kernel.ffi.NULL, kernel.lib
-    blocks = pointers(kernel, content(DATA + PARITY, 8))
-    matrix = cauchy(kernel, DATA, PARITY)
-    assert lib.rs_decode(TABLES, DATA, PARITY, matrix, 8, blocks, null, 1) == errno.EINVAL
-    assert lib.rs_decode(TABLES, DATA, PARITY, matrix, 8, blocks, null, -1) == errno.EINVAL
-    assert lib.rs_cauchy(DATA, PARITY, null) == errno.EINVAL
-    assert lib.rs_cauchy(200, 57, matrix) == errno.EINVAL
-    blocks[3] = null
-    assert lib.rs_encode(TABLES, DATA, PARITY, matrix, 8, blocks) == errno.EINVAL
 
 
 # --- blocks for a measurement, the same in every kernel ------------------------------------------
@@ -384,18 +349,6 @@ def test_slices_are_all_of_the_blocks_and_nothing_more(
     assert found.parity_checksum == reference.parity_checksum(sliced[DATA:])
 
 
-def test_slices_beyond_the_room_for_them_are_counted_and_not_noted(laid: Laid) -> None:
-    kernel, _ = laid(size=4 * PAGE)
-    found, slices = encoded(kernel, 5, 4 * PAGE, most=10)
-    assert found.slices == np.count_nonzero(slices["data_bytes"]) == 5
-    out = kernel.ffi.new("erasure_sample *")
-    noted = kernel.ffi.from_buffer("erasure_slice[]", slices, require_writable=True)
-    slices[:] = 0
-    assert kernel.lib.erasure_encode(0, 5, 4 * PAGE, out, noted, 3) == 0
-    assert out.slices == 5
-    assert (slices["data_bytes"] > 0).tolist() == [True] * 3 + [False] * 7
-
-
 def test_bad_arguments_of_the_measurement_are_refused(
     laid: Laid, opened: tuple[Kernel, int]
 ) -> None:
@@ -421,18 +374,6 @@ def test_bad_arguments_of_the_measurement_are_refused(
     assert lib.erasure_decode(null, 1) == errno.EINVAL
     assert lib.erasure_checksums(null) == errno.EINVAL
     assert lib.erasure_matrix(null) == errno.EINVAL
-
-
-def test_nothing_open_is_not_encoded(opened: tuple[Kernel, int]) -> None:
-    kernel, _ = opened
-    assert kernel.lib.erasure_close() == 0
-    out = kernel.ffi.new("erasure_sample *")
-    slices = kernel.ffi.new("erasure_slice[1]")
-    assert kernel.lib.erasure_encode(0, 1, 1, out, slices, 1) == errno.EINVAL
-    assert kernel.lib.erasure_decode([0], 1) == errno.EINVAL
-    assert kernel.lib.erasure_lay([0] * 14, 1, kernel.ffi.new("uint64_t[14]")) == errno.EINVAL
-    assert kernel.lib.erasure_checksums(kernel.ffi.new("uint64_t[14]")) == errno.EINVAL
-    assert kernel.lib.erasure_close() == 0
 
 
 def test_laid_again_and_again_leaks_nothing(laid: Laid) -> None:

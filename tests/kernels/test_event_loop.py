@@ -75,18 +75,6 @@ def test_events_are_those_of_the_reference(
     assert alone(kernel, seed, number, sizes) == reference.process(seed, number, sizes)
 
 
-def test_every_event_is_another(kernel: Kernel) -> None:
-    seen = {alone(kernel, seed, number, SIZES) for seed in (1, 2) for number in range(20)}
-    assert len(seen) == 40
-
-
-@pytest.mark.arm64
-def test_bad_sizes_are_refused(kernel: Kernel) -> None:
-    assert alone(kernel, 1, 0, Sizes(jets=0)) == 0
-    assert alone(kernel, 1, 0, Sizes(jets=33)) == 0
-    assert alone(kernel, 1, 0, Sizes(formula=4097)) == 0
-
-
 def test_merging_depends_on_the_order(kernel: Kernel) -> None:
     records = [3, 1, 2]
     given = kernel.ffi.new("uint64_t[3]", records)
@@ -113,14 +101,6 @@ def test_the_result_is_the_same_with_every_kind_of_lock(
     account = run(3, spin=spin, lock=lock)
     assert account.checksum == expected
     _check(account, 3, tuple(POINTS), spins=spin > 0)
-
-
-@pytest.mark.parametrize("point", [*POINTS, None])
-def test_a_point_alone(expected: str, point: str | None) -> None:
-    points = [point] if point else []
-    account = run(2, points)
-    assert account.checksum == expected
-    _check(account, 2, points, spins=False)
 
 
 def _check(account: Account, threads: int, points: Sequence[str], *, spins: bool) -> None:
@@ -159,16 +139,6 @@ def _check(account: Account, threads: int, points: Sequence[str], *, spins: bool
             assert lock.waits <= lock.taken
         if threads == 1:
             assert lock.waits == lock.spinning_ns == 0
-
-
-def test_threads_that_have_no_event() -> None:
-    command = argv(9, 2, sizes=SMALL)
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    account = Account.parse(done.stdout)
-    events = sorted(thread.events for thread in account.per_thread)
-    assert sum(events) == 2
-    assert events[:7] == [0] * 7
-    assert account.begin_ns < account.end_ns
 
 
 # --- waiting and spinning ------------------------------------------------------------------------
@@ -243,19 +213,6 @@ def test_wrong_options_are_one_sentence(options: list[str], said: str) -> None:
     program = kernels.build("event_loop", executable=True).library
     done = subprocess.run([program, *options], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"event_loop: {said}\n")
-
-
-def test_help_names_every_option() -> None:
-    words = argv(1, 1, sizes=SMALL)
-    done = subprocess.run([words[0], "--help"], capture_output=True, text=True, check=True)
-    assert [word for word in words[1::2] if f"  {word} " not in done.stdout] == []
-    assert [point for point in POINTS if point not in done.stdout] == []
-
-
-def test_output_that_cannot_be_written_is_an_error() -> None:
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(argv(1, 1, sizes=SMALL), stdout=full, check=False)
-    assert done.returncode == 1
 
 
 def test_locks_and_functions_have_symbols() -> None:

@@ -62,10 +62,6 @@ def test_blocks_move_by_exactly_so_many_bytes(program: Path) -> None:
         assert moved == [small + bytes_, larger + bytes_, mapped]
 
 
-def test_without_its_variable_the_library_does_nothing(program: Path) -> None:
-    assert blocks(program, library())[:2] == blocks(program)[:2]
-
-
 @pytest.mark.skipif(not OTHERS, reason="no other allocator is installed")
 @pytest.mark.parametrize("allocator", OTHERS, ids=lambda one: one.name)
 def test_other_allocators_keep_their_places_in_a_page(program: Path, allocator: Allocator) -> None:

@@ -33,7 +33,6 @@ ARGUMENT, MEMORY, PINNING = 1 << 16, 2 << 16, 7 << 16
 SMALL_PAGES = BACKINGS["4k"]
 LINE, PAGE, HUGE = 64, 4096, 2 << 20
 HERE = -1
-NO_CPU = 1 << 20
 KERNEL = "memory_chase"
 
 
@@ -276,21 +275,6 @@ def test_cores_asked_for_are_used_and_the_thread_goes_back(kernel: Kernel, array
 
 
 @needs_two_cores
-def test_thread_stays_where_it_is_if_no_core_is_asked_for(kernel: Kernel, array: Any) -> None:
-    before = os.sched_getaffinity(0)
-    try:
-        for cpu in usable()[:2]:
-            os.sched_setaffinity(0, {cpu})
-            lay(kernel, array)
-            (sample,) = run(kernel, array, 100)
-            assert (array.cpu, sample.cpu) == (cpu, cpu)
-            assert os.sched_getaffinity(0) == {cpu}
-            os.sched_setaffinity(0, before)
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-@needs_two_cores
 def test_core_taken_away_during_the_run_is_seen(kernel: Kernel, array: Any) -> None:
     """Another thread moves the one that measures: the kernel does the same to an offline core."""
     first, second = usable()[:2]
@@ -315,20 +299,6 @@ def test_core_taken_away_during_the_run_is_seen(kernel: Kernel, array: Any) -> N
         os.sched_setaffinity(0, before)
     assert set(cpus) <= {first, -1, second}
     assert cpus == sorted(cpus, key=[first, -1, second].index)
-
-
-@pytest.mark.arm64
-@pytest.mark.parametrize("cpu", [NO_CPU, 16383, 2**31 - 1])
-def test_core_that_there_is_not_is_refused(kernel: Kernel, array: Any, cpu: int) -> None:
-    lay(kernel, array)
-    before = os.sched_getaffinity(0)
-    out = kernel.ffi.new("chase_sample *")
-    assert kernel.lib.chase_run(array, cpu, 0, 1, 1, out) == PINNING + errno.EINVAL
-    assert run(kernel, array, 1024)[0].reached_bytes == array.at - array.begin
-    answer = kernel.lib.chase_lay(0, 1024, 0, LINE, SMALL_PAGES, 1, cpu, array)
-    assert answer == PINNING + errno.EINVAL
-    assert array.begin == 0
-    assert os.sched_getaffinity(0) == before
 
 
 # --- what is refused ---------------------------------------------------------------------------
@@ -394,15 +364,6 @@ def test_bad_arguments_of_the_others_are_refused(kernel: Kernel, array: Any) -> 
     assert kernel.lib.chase_page_reach(0, 1, null, null) == refused
 
 
-@pytest.mark.arm64
-def test_nothing_laid_is_not_run(kernel: Kernel) -> None:
-    empty = kernel.ffi.new("chase_array *")
-    out = kernel.ffi.new("chase_sample *")
-    for _ in range(2):
-        assert kernel.lib.chase_run(empty, HERE, 0, 1, 1, out) == MEMORY + errno.ENODATA
-        assert kernel.lib.chase_release(empty) == 0
-
-
 def test_memory_that_there_is_not_is_told(kernel: Kernel) -> None:
     empty = kernel.ffi.new("chase_array *")
     most, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -435,15 +396,6 @@ def test_lines_lie_on_the_pages_asked_for(
     assert all(any(content[page : page + PAGE]) for page in range(0, mapped, PAGE))
 
 
-def test_pool_without_pages_is_told_and_the_array_is_empty(kernel: Kernel, array: Any) -> None:
-    if not why_not("hugetlb", pages_needed=1, may_reserve=False):
-        pytest.skip("the pool has pages")
-    lay(kernel, array)
-    answer = kernel.lib.chase_lay(0, 1024, 0, LINE, BACKINGS["hugetlb"], 1, HERE, array)
-    assert answer == MEMORY + errno.ENOMEM
-    assert array.begin == 0
-
-
 def test_laid_again_and_again_leaks_nothing(kernel: Kernel) -> None:
     array = kernel.ffi.new("chase_array *")
     lay(kernel, array, lines=HUGE // LINE)
@@ -458,11 +410,3 @@ def test_laid_again_and_again_leaks_nothing(kernel: Kernel) -> None:
     assert kernel.lib.chase_release(array) == 0
     assert (array.begin, array.end, array.lines) == (0, 0, 0)
     assert smaps.backing_of(smaps.read(os.getpid()), begin, end).mapped_bytes == 0
-
-
-def test_reach_of_a_page_is_timed(kernel: Kernel) -> None:
-    out, span = kernel.ffi.new("double[2]"), kernel.ffi.new("uint64_t[2]")
-    assert kernel.lib.chase_page_reach(SMALL_PAGES, 1, out, span) == 0
-    assert min(out) > 0
-    found = smaps.backing_of(smaps.read(os.getpid()), span[0], span[1])
-    assert smaps.violated("4k", found) == ""

@@ -146,16 +146,6 @@ def test_bytes_between_two_moments_are_those_of_the_chunks(
     assert 0 <= accounts[2].cpu_time_ns <= 1.01 * (third_ns - first_ns)
 
 
-def test_outside_of_its_work_nothing_is_accounted(kernel: Kernel, arena: Any) -> None:
-    before_ns = time.monotonic_ns()
-    assert begin(kernel, arena, limit_ns=1_000_000) == 0
-    begun_ns = time.monotonic_ns()
-    time.sleep(0.02)  # the limit is over: it has ended by itself
-    accounts, (result,) = end(kernel, 1, ((before_ns, begun_ns), (begun_ns, begun_ns + 10**9)))
-    assert [one.bytes for one in accounts] == [-1, -1]
-    assert before_ns < result.begin_ns < result.end_ns < begun_ns + 10**9
-
-
 def test_what_is_wrong_is_found(kernel: Kernel, arena: Any) -> None:
     where = kernel.ffi.cast("double *", arena.begin + arena.array_bytes + APART_BYTES)
     where[5] += 1  # b of the first chunk
@@ -164,16 +154,6 @@ def test_what_is_wrong_is_found(kernel: Kernel, arena: Any) -> None:
         time.sleep(0.002)
         _, (result,) = end(kernel)
         assert result.wrong > 0, kind
-
-
-def test_another_begin_stops_the_first(kernel: Kernel, arena: Any) -> None:
-    assert begin(kernel, arena) == 0
-    assert begin(kernel, arena, "write") == 0
-    end(kernel)
-    assert kernel.lib.load_end(
-        kernel.ffi.NULL, kernel.ffi.NULL, 0, kernel.ffi.NULL,
-        kernel.ffi.new("load_result[]", 1), 1,
-    ) == NONE | errno.ENODATA  # fmt: skip
 
 
 @pytest.mark.arm64

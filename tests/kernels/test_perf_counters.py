@@ -93,10 +93,6 @@ def test_refusals_are_error_numbers(kernel: kernels.Kernel) -> None:
     assert kernel.lib.counter_switch([10**6], 1, 1) == -errno.EBADF
 
 
-def test_descriptors_are_not_inherited_by_programs(counters: list[int]) -> None:
-    assert not any(os.get_inheritable(descriptor) for descriptor in counters)
-
-
 def follow(sets: list[list[int]], clock: int, stop: int, process: int = -1) -> CounterFollower:
     arrays = [np.array(one, dtype=np.int32) for one in sets]
     return CounterFollower(

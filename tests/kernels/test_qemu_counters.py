@@ -44,13 +44,6 @@ def test_tlb(kernel: kernels.Kernel, pages: list[int], sets: int, ways: int) -> 
     assert run_tlb(kernel, pages, sets * ways, ways) == tlb_misses(pages, sets * ways, ways)
 
 
-def test_tlb_that_is_one_page_too_small_misses_always(kernel: kernels.Kernel) -> None:
-    """Least recently used, walked in a circle: nothing if it fits, everything if not."""
-    circle = list(range(9)) * 5
-    assert sum(run_tlb(kernel, circle, 8, 8)) == len(circle)
-    assert sum(run_tlb(kernel, circle, 9, 9)) == 9
-
-
 @pytest.mark.parametrize(("entries", "ways"), [(0, 1), (8, 0), (12, 2), (8, 3), (4, 8), (-8, -4)])
 def test_tlb_that_is_not_possible(kernel: kernels.Kernel, entries: int, ways: int) -> None:
     missed = kernel.ffi.new("uint8_t[1]")
@@ -85,8 +78,3 @@ def test_a_vector_in_parts_is_one_store_and_one_load(kernel: kernels.Kernel) -> 
     store = [Access(8192 + part, 0, 8, True) for part in (0, 8, 16, 24)]
     load = [Access(4096 + part, 1, 8, False) for part in (0, 8, 16, 24)]
     assert run_aliases(kernel, store + load, 1, 0) == [False] * 4 + [True, False, False, False]
-
-
-def test_a_store_buffer_that_is_not_possible(kernel: kernels.Kernel) -> None:
-    assert kernel.lib.qemu_counters_aliases(kernel.ffi.NULL, 0, 0, 0, kernel.ffi.NULL) == -1
-    assert kernel.lib.qemu_counters_aliases(kernel.ffi.NULL, 0, 1, -1, kernel.ffi.NULL) == -1

@@ -117,18 +117,3 @@ def test_many_lines_are_found_again(kernel: kernels.Kernel) -> None:
         for one in turns(0, 8, times=2)
     ]
     assert shared(kernel, several) == {64 * line: (2, 2) for line in range(900)}
-
-
-@pytest.mark.parametrize("thread", [-1, 4096])
-def test_no_such_thread(kernel: kernels.Kernel, thread: int) -> None:
-    recorded = kernel.ffi.new("qemu_lines_access[]", [(0, 8, thread, 1)])
-    lines = kernel.ffi.new("qemu_lines_line[1]")
-    assert kernel.lib.qemu_lines_shared(recorded, 1, lines, 1) == -1
-
-
-def test_no_more_lines_than_there_is_room_for(kernel: kernels.Kernel) -> None:
-    accesses = [*turns(0, 8), *turns(64, 72, times=300)]
-    recorded = kernel.ffi.new("qemu_lines_access[]", [tuple(one) for one in accesses])
-    lines = kernel.ffi.new("qemu_lines_line[2]")
-    assert kernel.lib.qemu_lines_shared(recorded, len(accesses), lines, 1) == 2
-    assert (lines[0].line, lines[1].transfers) == (64, 0)

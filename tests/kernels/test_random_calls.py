@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shutil
@@ -113,20 +112,6 @@ def test_functions_look_like_unoptimised_code_and_skip_nothing(kernel: Kernel) -
     }  # fmt: skip
     through_the_stack = sum("(%rbp)" in operands for _, operands in words)
     assert through_the_stack >= 3 + 16 * (end - begin - 64) // 64
-
-
-@pytest.mark.arm64
-def test_what_was_not_built_is_refused(kernel: Kernel) -> None:
-    span = kernel.ffi.new("uint64_t[2]")
-    most = bounds(kernel)[0]
-    for (pattern, n, backing), error in {
-        (0, most + 1, LOADED): errno.ERANGE,
-        (0, 0, LOADED): errno.EINVAL,
-        (1, 1, LOADED): errno.EINVAL,
-        (2, 1, SMALL_PAGES): errno.EINVAL,
-        (0, 1, 5): errno.EINVAL,
-    }.items():
-        assert kernel.lib.code_lay(pattern, n, backing, 1, span) == (1 << 16) + error
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from perflib import kernels
 from perflib.kernels import record, records
-from perflib.model.errors import MeasurementError, UserError
+from perflib.model.errors import UserError
 from perflib.store import paths
 
 SOURCE = """/* A kernel that fills records.
@@ -124,21 +124,6 @@ def test_what_numpy_cannot_hold_is_refused(struct: str, match: str) -> None:
         record("recorded", struct)
 
 
-def test_a_header_declares_structs_too() -> None:
-    dtype = record("header", "small")
-    assert dtype == np.dtype([("a", "i1"), ("b", "i8")], align=True)
-    assert record("header", "small") is dtype
-
-
-def test_files_that_declare_nothing() -> None:
-    with pytest.raises(UserError, match="unknown C file 'headr': did you mean 'header'"):
-        record("headr", "small")
-    with pytest.raises(UserError, match=r"empty\.h: no declarations between"):
-        record("empty", "small")
-    with pytest.raises(MeasurementError, match=r"odd\.h: cffi cannot read"):
-        record("odd", "small")
-
-
 # --- headers --------------------------------------------------------------------------------------
 
 
@@ -191,9 +176,3 @@ def test_headers_that_include_each_other_come_to_an_end(tmp_path: Path) -> None:
     text = records.declarations(tmp_path / "own.c")
     assert [text.count(name) for name in ("p(", "q(", "own(")] == [1, 1, 1]
     assert text.index("own(") > max(text.index("p("), text.index("q("))
-
-
-def test_headers_alone_are_no_declarations_of_a_file(tmp_path: Path) -> None:
-    declare(tmp_path, {"common/m.h": "| int m(void);", "own.c": "common/m.h"})
-    with pytest.raises(UserError, match=r"own\.c: no declarations between"):
-        records.declarations(tmp_path / "own.c")

@@ -147,10 +147,6 @@ def verified(backing: int) -> list[str]:
     return child(VERIFY, str(backing), *PATTERNS).splitlines()
 
 
-def test_small_pages_are_small() -> None:
-    assert verified(1) == [f"0 0 {pages}" for pages in PAGES]
-
-
 def test_huge_pages_if_the_system_gives_them() -> None:
     if "[never]" in (THP.read_text() if THP.exists() else "[never]"):
         small = [f"0 0 {pages}" for pages in PAGES]
@@ -159,21 +155,10 @@ def test_huge_pages_if_the_system_gives_them() -> None:
         assert verified(2) == [f"{pages} 0 0" for pages in PAGES]
 
 
-def test_collapsed_pages_are_huge() -> None:
-    found = verified(3)
-    if found == [f"{COLLAPSE} EINVAL"] * len(PAGES):
-        pytest.skip("this kernel cannot collapse (before 6.1, or without huge pages)")
-    assert found == [f"{pages} 0 0" for pages in PAGES]
-
-
 @pytest.mark.usefixtures("pool")
 def test_pages_of_the_pool_or_none() -> None:
     for found, pages in zip(verified(4), PAGES, strict=True):
         assert found in (f"0 {pages} 0", f"{MAP} ENOMEM")
-
-
-def test_as_loaded_it_is_the_file() -> None:
-    assert verified(0) == ["True"] * 4 + ["1 EINVAL"] * 2
 
 
 @pytest.mark.usefixtures("pool")
@@ -217,21 +202,6 @@ with open("/proc/self/pagemap", "rb") as pagemap:
 frames = [entry & 2**55 - 1 for (entry,) in struct.iter_unpack("<Q", raw)]
 assert len(set(frames)) == 1024 and all(frames)
 assert sum(abs(b - a) == 1 for a, b in itertools.pairwise(frames)) < 10
-""")
-
-
-def test_laid_two_hundred_times_no_mapping_is_left_behind() -> None:
-    """What is left behind grows in every segment; the interpreter maps memory now and then."""
-    child("""
-def count():
-    return len(mappings()), sum(1 for name in os.listdir("/proc/self/fd"))
-for pattern, n in ((RANDOM, 100), (CHASE, 100)):
-    counts = []
-    for turn in range(200):
-        must_lay(pattern, n, (SMALL, THP)[turn % 2], turn)
-        if turn in (19, 79, 139, 199):
-            counts.append(count())
-    assert any(before == after for before, after in itertools.pairwise(counts)), counts
 """)
 
 

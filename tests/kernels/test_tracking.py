@@ -63,10 +63,6 @@ def test_the_job_reads_from_its_number_what_was_written(
     assert list(out) == [kind, which, cpu, thousandths]
 
 
-def test_equal_troubles_of_two_seeds_have_different_numbers() -> None:
-    assert len({job.number(SOUND, seed) for seed in range(1000)}) == 1000
-
-
 def test_results_tell_nothing_of_the_trouble() -> None:
     found = {
         run(job.number(one, 1)).splitlines()[-1]
@@ -80,22 +76,6 @@ def test_results_tell_nothing_of_the_trouble() -> None:
     }
     (line,) = found
     assert re.fullmatch("checksum [0-9a-f]{16}", line)
-
-
-def test_a_log_has_each_event_with_its_time() -> None:
-    lines = run(job.number(SOUND, 1), 3).splitlines()
-    begun = [re.search(r"start processing event #(\d+)$", line) for line in lines]
-    ended = [re.search(r"Event nr\. (\d+) took (\d+\.\d+) s$", line) for line in lines]
-    assert {found[1] for found in begun if found} == {"3", "4", "5"}
-    assert {found[1] for found in ended if found} == {"3", "4", "5"}
-
-
-@pytest.mark.parametrize("words", [(), ("x", "0", "1", "1"), ("1", "-1", "1", "1"), ("1", "0")])
-def test_wrong_arguments_are_refused(words: tuple[str, ...]) -> None:
-    program = kernels.build("tracking", executable=True).library
-    done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "tracking" in done.stderr
 
 
 # --- is it in force? -----------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from perflib.fleet.analysis.simulated import simulated_farm
 from perflib.lab.farm import FarmView, farm
 from perflib.lab.farm_report import write_farm_report
 from perflib.lab.theme import png
-from perflib.model.errors import MeasurementError, UserError
+from perflib.model.errors import UserError
 from perflib.store import run_files
 from tests.fleet.farms import Healthy, table
 from tests.hostile_names import NAMES
@@ -208,14 +208,6 @@ def test_a_report_of_nothing_says_so(view: FarmView, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     assert write_farm_report(view.levels.iloc[:0], view.nodes.iloc[:0], out) == []
     assert "Nothing that is certain." in out.read_text()
-
-
-def test_a_report_that_cannot_be_written_is_a_sentence(view: FarmView, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(MeasurementError, match="cannot be written"):
-        write_farm_report(
-            view.levels.iloc[:0], view.nodes.iloc[:0], tmp_path / "file" / "report.html"
-        )
 
 
 def test_hostile_names_stay_data_in_figures_and_report(tmp_path: Path) -> None:

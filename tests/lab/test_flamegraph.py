@@ -66,20 +66,6 @@ def test_frames_lie_within_their_callers_and_do_not_overlap(
             assert total >= minimum_percent / 100 * sum(stacks.values())
 
 
-def test_narrow_frames_are_left_out_and_counted() -> None:
-    made = samples_of({"main;f": 990, "main;rare;very;rare": 4, "main;seldom": 6})
-    data = flame_graph(made, minimum_percent=0.5).data
-    assert set(drawn(data)) == {"all", "all;main", "all;main;f", "all;main;seldom"}
-    assert data["left_out"] == "3 frames are left out, each below 0.5 % of all."
-
-
-def test_ten_thousand_distinct_stacks_become_few_frames() -> None:
-    made = samples_of({f"main;step;f{i};g{i % 10}": 1 for i in range(10_000)} | {"main;hot": 5000})
-    data = flame_graph(made, minimum_percent=0.02).data
-    assert set(drawn(data)) == {"all", "all;main", "all;main;hot", "all;main;step"}
-    assert data["left_out"].startswith("20,000 frames are left out")
-
-
 def test_objects_and_periods_are_shown() -> None:
     made = table([sample("m;f", object="/lib/x", period=7), sample("m", period=3)])
     data = flame_graph(made, weight="period").data
@@ -137,21 +123,6 @@ def test_more_is_red_less_is_blue_and_equal_is_neither() -> None:
     assert hue["more"][0] < 0.1
     assert 0.5 < hue["less"][0] < 0.7
     assert hue["same"][2] < 0.2
-
-
-def test_what_only_one_profile_has_is_said() -> None:
-    data = flame_graph(
-        samples_of({"main;new": 1}), samples_of({"main;gone;deep": 1, "main": 3})
-    ).data
-    changes = dict(zip((data["names"][i] for i in data["name"]), data["changes"], strict=True))
-    assert changes["new"] == 100.0
-    assert data["gone"] == "25 % of the base's samples are in calls that are not in this profile."
-
-
-def test_a_profile_against_itself_shows_no_change() -> None:
-    data = flame_graph(samples_of(STACKS), samples_of(STACKS)).data
-    assert set(data["changes"]) == {0.0}
-    assert len(set(data["colour"])) == 1
 
 
 # --- what cannot be drawn ------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from perflib.investigation.folder import PLAN
 from perflib.investigation.investigation import Investigation
 from perflib.investigation.rules import RULES
 from perflib.lab.interface import RunView
-from perflib.lab.investigation import AT_END, ConclusionView, InvestigationView, LeftOut
+from perflib.lab.investigation import AT_END, ConclusionView, InvestigationView
 from perflib.lab.screen import screen
 from perflib.machine.describe import describe
 from perflib.model.run import Run
@@ -138,18 +138,6 @@ def test_a_step_is_left_out_for_a_reason(inv: InvestigationView, asked: Asked) -
     assert inv.steps.rows[0][1] == "symptom"
     assert inv.steps.rows[0][-1] == "I know it"
     assert "I know it" in inv.conclusion.headline.plain
-
-
-def test_a_step_that_fails_gives_its_reason(
-    inv: InvestigationView, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(_self: Investigation, step: Step, _progress: object) -> tuple[None, str]:
-        return None, f"{step.name} cannot be measured"
-
-    monkeypatch.setattr(Investigation, "_measured", fails)
-    reason = inv.take()
-    assert isinstance(reason, LeftOut)
-    assert reason == "symptom cannot be measured"
 
 
 def test_an_interruption_says_how_to_go_on(

@@ -49,8 +49,3 @@ def test_runs_are_analysed_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = {**provenance, "machine": {**machine, "hostname": "node7"}}
     both = ledger([run, Run("machine-2", "machine", {}, pd.DataFrame(), elsewhere)])
     assert [row[-1] for row in both.rows] == ["node7", "vm"]
-
-
-def test_nothing_is_a_table_without_rows() -> None:
-    assert ledger([]).rows == []
-    assert "hypothesis" in repr(ledger([]))

@@ -10,7 +10,6 @@ import pytest
 
 from perflib import experiments
 from perflib.lab import report as module
-from perflib.lab.markup import escape
 from perflib.lab.report import template, write_report
 from perflib.lab.theme import figures as figures_of
 from perflib.model.hypotheses import unseen
@@ -133,7 +132,3 @@ def test_a_page_may_use_its_own_style_and_nothing_else() -> None:
         "base-uri 'none'", "form-action 'none'",
     ]  # fmt: skip
     assert page.index(policy) < page.index("<title>&lt;script&gt;\\x1b\\ud800</title>")
-
-
-def test_what_no_one_would_see_is_written_out() -> None:
-    assert escape("a\x00\u202eb\udc80<\n\u2003'") == "a\\x00\\u202eb\\udc80&lt;\n\u2003&#x27;"

@@ -79,10 +79,6 @@ def test_a_hundred_cores_stay_a_few_sentences() -> None:
     assert told[6].startswith("The same, less strongly: cpu43, cpu42")
 
 
-def test_nothing_is_no_sentence() -> None:
-    assert summary([]) == []
-
-
 def test_hypotheses_about_one_thing_are_one_sentence() -> None:
     def judged(name: str, what: str, verdict: Verdict) -> Finding:
         about = {"cause": name, "explains": what}

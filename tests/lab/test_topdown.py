@@ -45,12 +45,6 @@ def test_bars_are_the_shares_and_parts_stand_below_their_parents() -> None:
     assert pixels.shape[0] > 100
 
 
-def test_a_single_table_and_one_of_user_space() -> None:
-    made = table(LEVEL1)
-    made["metric"] += ":u"
-    assert len(topdown_figure(made).axes[0].texts) == 4
-
-
 def test_nothing_to_draw_says_why() -> None:
     with pytest.raises(UserError, match="nothing to draw: cannot be measured here: needs"):
         topdown_figure(table({}))

@@ -15,7 +15,7 @@ from perflib.measure.conditions import Conditions
 from perflib.measure.pages import smaps
 from perflib.measure.pages.backings import why_not
 from perflib.measure.process import WorkerError
-from perflib.model.errors import MeasurementError, UserError
+from perflib.model.errors import MeasurementError
 from tests.reference import memory_chase as reference
 
 # They change, or depend on, the machine's huge pages: one after the other.
@@ -122,15 +122,6 @@ def test_refused_arguments_and_an_empty_pool_are_said(arrays: Arrays) -> None:
         assert "pool of huge pages" in why or "no pool" in why
 
 
-def test_unknown_names_get_the_nearest(arrays: Arrays) -> None:
-    with pytest.raises(UserError, match="random"):
-        arrays.place("a", order="radnom", bytes_=64 * KIB)
-    with pytest.raises(UserError, match="thp"):
-        arrays.place("a", order="random", bytes_=64 * KIB, backing="tph")
-    with pytest.raises(UserError, match="loaded"):
-        arrays.place("a", order="random", bytes_=64 * KIB, backing="loaded")
-
-
 def test_arrays_are_gone_with_their_worker(arrays: Arrays) -> None:
     arrays.place("a", order="random", bytes_=64 * KIB)
     pid = arrays._workers[0].pid
@@ -144,9 +135,3 @@ def test_arrays_are_gone_with_their_worker(arrays: Arrays) -> None:
     arrays.release("a")
     assert arrays.place("a", order="random", bytes_=64 * KIB) == ""
     assert arrays.run("a", CPUS[0], 0, 100, 1)[1] == ""
-
-
-def test_how_far_a_page_reaches(arrays: Arrays) -> None:
-    pair = arrays.page_reach("4k", 1)
-    assert pair is not None
-    assert all(value > 0 for value in pair)

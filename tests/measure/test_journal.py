@@ -152,15 +152,6 @@ def test_without_its_first_line_it_is_of_no_use(tmp_path: Path, content: bytes) 
     assert path.read_bytes() == content
 
 
-def test_missing_one_names_those_that_there_are(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no unfinished run 'a'; unfinished: none"):
-        Journal.reopen(tmp_path / "a.journal")
-    with created(tmp_path / "b.journal", []), created(tmp_path / "c.journal", []):
-        pass
-    with pytest.raises(UserError, match="no unfinished run 'a'; unfinished: b, c"):
-        Journal.reopen(tmp_path / "a.journal")
-
-
 def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
     tmp_path.joinpath("runs").write_text("")
     with pytest.raises(MeasurementError, match="the run's journal cannot be made"):

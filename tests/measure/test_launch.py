@@ -28,11 +28,6 @@ def test_becomes_the_command_with_its_arguments_status_and_pid() -> None:
         assert process.communicate()[0] == f"{process.pid}\n"
 
 
-def test_command_may_be_a_module_of_this_python() -> None:
-    code = "import sys, perflib.measure.conditions; print(sys.prefix, sys.flags.isolated)"
-    assert run(Conditions(), sys.executable, "-c", code).stdout == f"{sys.prefix} 0\n"
-
-
 def test_environment_is_handed_over_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFLIB_LINES", "a\nb=\udcff")
     monkeypatch.setenv("LC_ALL", "")

@@ -232,12 +232,6 @@ def test_the_share_is_covered(blocks: int, memory: float, share: float) -> None:
         assert (refuted if share > 0.5 else supported) == 0
 
 
-@pytest.mark.parametrize("blocks", [8, 16])
-def test_independent_blocks_are_not_covered_much_too_widely(blocks: int) -> None:
-    findings = simulated(6.0, 0.9, blocks, 0.0, 300)
-    assert sum(finding.low <= 90 <= finding.high for finding in findings) <= at_most(300, 0.985)
-
-
 @pytest.mark.parametrize("memory", [0.0, 0.3])
 @pytest.mark.parametrize("extra", [0.0, 1.0])
 def test_without_extra_time_no_cause_is_supported(extra: float, memory: float) -> None:

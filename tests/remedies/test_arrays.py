@@ -41,11 +41,6 @@ def test_no_two_of_any_shape_and_dtype_begin_at_nearly_the_same_place(
         assert array.base.nbytes - array.nbytes < PAGE  # what it costs
 
 
-@pytest.mark.parametrize(("count", "distance"), [(2, 2048), (3, 1344), (4, 1024), (32, 128)])
-def test_they_are_as_far_apart_as_can_be(count: int, distance: int) -> None:
-    assert nearest(alias_free(*[(1 << 16, "f4")] * count)) == distance
-
-
 def test_each_has_memory_of_its_own_and_keeps_it() -> None:
     a, b = alias_free(((300, 7), float), ((0, 4), "i4"))
     assert b.size == 0

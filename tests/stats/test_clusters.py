@@ -175,16 +175,6 @@ def test_four_cores_are_two_groups_only_if_batches_say_so() -> None:
     assert find_groups(cells[0]).count == 1
 
 
-def test_scatter_that_every_batch_repeats_is_no_group() -> None:
-    """Where on a die a core lies moves its cells a little, always in the same way."""
-    generator = np.random.default_rng(8)
-    one = 0
-    for _ in range(15):
-        place = 0.05 * generator.standard_normal((16, 16))
-        one += find_groups(noisy(generator, 100 * np.exp(place), 8, 0.01)).count == 1
-    assert one >= 14
-
-
 @pytest.mark.slow
 def test_large_matrix() -> None:
     socket, cycles = sockets(32, 4)
@@ -235,14 +225,6 @@ def test_two_cores_without_a_diagonal_show_nothing() -> None:
     found = find_groups(noisy(generator, cycles, 8, 0.001))
     assert found.count == 1
     assert math.isnan(found.bound)
-
-
-def test_much_noise_on_two_cores_decides_nothing() -> None:
-    generator = np.random.default_rng(23)
-    for _ in range(20):
-        found = find_groups(noisy(generator, np.full((2, 2), 100.0), 8, 0.5))
-        assert found.count == 1
-        assert found.bound > 0.05
 
 
 def test_bound_of_one_group_holds_for_halves_too_little_apart_to_be_found() -> None:

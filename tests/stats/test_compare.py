@@ -249,19 +249,6 @@ def test_speed_of_the_machine_does_not_matter() -> None:
     assert slower[0].slowdown == pytest.approx(there[0].slowdown, abs=1e-6)
 
 
-def test_two_cores_are_each_other_s_opposite() -> None:
-    log_time, start_s = simulated(rounds=100, slow=0.04)
-    slow, fast = compare_cores(log_time, start_s).effects
-    ratio = 1 + slow.slowdown.effect / 100
-    assert 1 + fast.slowdown.effect / 100 == pytest.approx(1 / ratio)
-    assert 1 + fast.slowdown.high / 100 == pytest.approx(1 / (1 + slow.slowdown.low / 100))
-
-
-def test_same_data_give_the_same_answer() -> None:
-    log_time, start_s = simulated(rounds=60, cores=4, period_s=1.0)
-    assert compare_cores(log_time, start_s).effects == compare_cores(log_time, start_s).effects
-
-
 def test_pause_of_a_resumed_run_is_nobody_s_time() -> None:
     log_time, start_s = simulated(burst_share=0.25)
     whole = compare_cores(log_time, start_s)
@@ -272,13 +259,6 @@ def test_pause_of_a_resumed_run_is_nobody_s_time() -> None:
     assert resumed.effects[0].interference.effect == pytest.approx(
         whole.effects[0].interference.effect, abs=3
     )
-
-
-def test_wider_confidence_is_a_wider_interval() -> None:
-    log_time, start_s = simulated(rounds=60)
-    narrow, wide = (compare_cores(log_time, start_s, c).effects[0] for c in (0.5, 0.99))
-    assert wide.slowdown.half_width > 2 * narrow.slowdown.half_width
-    assert wide.slowdown.effect == narrow.slowdown.effect
 
 
 def test_stretches_are_the_thirds_of_the_run() -> None:

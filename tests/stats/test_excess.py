@@ -182,11 +182,6 @@ def test_null_on_busy_machines_together_the_rate_is_what_is_stated() -> None:
     assert sum(wrong) <= at_most(len(wrong), 0.05)
 
 
-def test_a_costlier_function_is_found_beside_a_busy_sibling() -> None:
-    found = named_on(Busy(40, shared=(0.4, 0.4), growth=1.2), 20)
-    assert sum(named[:1] == (1,) for named in found) >= at_least(20, 0.9)
-
-
 def test_a_slower_core_may_hide_what_fluctuates_unless_samples_were_taken_alone() -> None:
     """All but one function 12 % slower, and that one a quarter: the whole may do that to it."""
     generator = np.random.default_rng(4)

@@ -156,13 +156,6 @@ def test_slow_rise_of_memory_by_the_tlb_is_no_level_of_its_own() -> None:
     assert len(levels) == 4
 
 
-def test_levels_that_differ_by_less_than_asked_are_one() -> None:
-    machine = Machine((10.0, 10.8, 100.0), (32 * KIB, MIB), NEVER_HITS, noise=0.005)
-    values = machine.data(np.random.default_rng(8))
-    assert len(find_levels(SIZES, values)) == 2
-    assert len(find_levels(SIZES, values, least=0.04)) == 3
-
-
 # --- what it is given --------------------------------------------------------------------------
 
 
@@ -177,14 +170,6 @@ def test_missing_cells_sizes_and_batches_change_little() -> None:
     assert len(part) == len(whole) == 4
     for one, other in zip(whole, part, strict=True):
         assert one.latency.effect == pytest.approx(other.latency.effect, rel=0.1)
-
-
-def test_disturbed_batch_moves_nothing() -> None:
-    values = Machine(*FOUR, 2.0, drift=0.0).data(np.random.default_rng(11))
-    whole = find_levels(SIZES, values)
-    values[5, 10:30] += np.linspace(0, 0.7, 20)
-    part = find_levels(SIZES, values)
-    assert [level.last_bytes for level in part] == [level.last_bytes for level in whole]
 
 
 def test_one_batch_has_levels_without_intervals() -> None:

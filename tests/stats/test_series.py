@@ -101,11 +101,6 @@ def test_too_little_gives_no_step() -> None:
     assert find_step(time_s[:0], values[:0]) is None
 
 
-def test_the_same_series_gives_the_same_answer() -> None:
-    time_s, values, _ = two_weeks(np.random.default_rng(11), step=0.03)
-    assert find_step(time_s, values) == find_step(time_s, values)
-
-
 def test_a_long_series_is_searched_at_fewer_places() -> None:
     time_s, values, at = two_weeks(np.random.default_rng(12), step=0.05, days=60, per_day=24)
     found = find_step(time_s, values, resamples=99)

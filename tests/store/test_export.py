@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,7 +15,6 @@ from perflib.model.recorded import change_texts
 from perflib.model.run import Run
 from perflib.store import run_files
 from perflib.store.export import Anonymous, export
-from tests.disk import files_no_larger_than
 
 RUNS = Path(__file__).parents[1] / "data" / "runs"
 HOMES = "/home"
@@ -183,23 +181,6 @@ def test_paths_of_users_are_taken_out_and_what_only_looks_like_one_stays(
     assert Anonymous().run(run).provenance["problems"] == [made]
 
 
-def test_a_task_that_is_called_as_a_key_is_does_not_change_the_key() -> None:
-    one = planted("kv_per_core")
-    names = ("perflib", "numpy", "trials", "machine")
-    one.provenance["tasks"]["0"] = [{"name": name, "pid": 1} for name in names]
-    made = Anonymous().run(one).provenance
-    assert made.keys() >= {"trials", "machine", "versions"}
-    assert made["versions"].keys() == one.provenance["versions"].keys()
-
-
-def test_a_name_that_is_everybodys_does_not_change_a_run() -> None:
-    given: dict[str, Any] = {"domain": "user", "job": "program"}
-    provenance = {"machine": {"hostname": "guest"}, "problems": [f"{HOMES}/user/x: guest of user"]}
-    made = Anonymous().run(Run("counters-1", "counters", given, pd.DataFrame(), provenance))
-    assert made.params == given
-    assert made.provenance["machine"]["hostname"] == "host-1"
-
-
 # --- copies as they are ---------------------------------------------------------------------------
 
 
@@ -244,12 +225,3 @@ def test_bad_input_is_a_sentence(tmp_path: Path) -> None:
     saved.write_bytes(saved.read_bytes()[:-100])
     with pytest.raises(MeasurementError, match="cannot be read, it may be cut off"):
         export([one.id], tmp_path / "other")
-
-
-@pytest.mark.parametrize("anonymous", [False, True])
-def test_full_disk_is_a_sentence(tmp_path: Path, anonymous: bool) -> None:
-    one = planted("kv_per_core")
-    run_files.save(one)
-    with files_no_larger_than(1000), pytest.raises(MeasurementError, match="cannot be"):
-        export([one.id], tmp_path / "out", anonymous=anonymous)
-    assert list((tmp_path / "out").iterdir()) == []

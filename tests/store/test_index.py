@@ -13,7 +13,6 @@ import duckdb
 import pandas as pd
 import pytest
 
-from perflib.model.errors import UserError
 from perflib.model.run import Run
 from perflib.store import index, query, run_files
 from perflib.store.index import INDEX, indexed
@@ -190,15 +189,6 @@ def test_what_is_no_file_in_its_place_is_not_read(runs: Path, tmp_path: Path) ->
             (runs / INDEX).unlink()
 
 
-def test_an_index_that_everybody_may_write_is_not_read(runs: Path, tmp_path: Path) -> None:
-    run_files.runs()
-    kept = shutil.copy(runs / INDEX, tmp_path / "kept.parquet")
-    foreign(runs / INDEX, f"SELECT * REPLACE ('wrong' AS node) FROM '{kept}'")
-    assert nodes() == ["wrong"] * COUNT
-    (runs / INDEX).chmod(0o666)
-    assert nodes() == [f"node{number}" for number in range(COUNT)]
-
-
 def test_a_full_disk_costs_the_index_alone(runs: Path) -> None:
     with files_no_larger_than(100):
         assert nodes() == [f"node{number}" for number in range(COUNT)]
@@ -217,17 +207,6 @@ def test_what_a_killed_process_left_is_removed(runs: Path) -> None:
     run_files.runs()
     assert (runs / INDEX).is_file()
     assert not left.exists()
-
-
-def test_where_others_could_exchange_it_none_is_written(runs: Path) -> None:
-    runs.chmod(0o777)
-    assert nodes() == [f"node{number}" for number in range(COUNT)]
-    assert not (runs / INDEX).exists()
-    with (
-        pytest.raises(UserError, match="another user could exchange it"),
-        indexed(runs, {"test-20260100-000000-a0.parquet": found(9.0)}),
-    ):
-        pass
 
 
 def test_a_store_that_is_only_read_works_without(runs: Path, tmp_path: Path) -> None:
@@ -252,27 +231,6 @@ def test_what_was_found_later_stays_in_the_index(runs: Path) -> None:
     assert run_files.query(sql).to_numpy().tolist() == [[name, 9.0]]
     save(0, found(4.0))  # the file is another: what was found in the first counts no more
     assert run_files.query(sql).to_numpy().tolist() == [[name, 4.0]]
-
-
-def test_an_index_that_came_later_is_not_replaced_by_an_older_one(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between opening the index and writing it, another process added what it had found."""
-    name = "test-20260100-000000-a0.parquet"
-    original = index._read
-
-    def meanwhile(connection: duckdb.DuckDBPyConnection, paths: list[Path]) -> None:
-        original(connection, paths)
-        monkeypatch.setattr(index, "_read", original)
-        with indexed(runs, {name: found(9.0)}):
-            pass
-
-    run_files.runs()
-    for number in (6, 7, 8):
-        save(number)
-    monkeypatch.setattr(index, "_read", meanwhile)
-    assert len(run_files.runs()) == COUNT + 3
-    assert run_files.query("SELECT effect FROM findings")["effect"].tolist() == [9.0]
 
 
 def test_several_processes_at_once(runs: Path) -> None:

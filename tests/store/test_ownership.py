@@ -190,15 +190,3 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
         temporary.write_bytes(b"half" * (temporary.write_bytes(b"half") // 0))
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_planted_link_in_place_of_the_new_file_is_not_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("secrets.token_hex", lambda _bytes: "guessed")
-    victim = tmp_path / "victim"
-    victim.write_text("kept")
-    (tmp_path / ".file.guessed").symlink_to(victim)
-    with pytest.raises(FileExistsError), replacing(tmp_path / "file") as temporary:
-        temporary.write_text("harm")
-    assert victim.read_text() == "kept"

@@ -84,18 +84,6 @@ def test_a_column_of_any_name_spoils_no_other_run(name: str) -> None:
         assert "file_" not in "".join(found.columns).replace(name, "")
 
 
-@pytest.mark.parametrize("nested", [[1, 2], {"a": 1}])
-def test_a_run_of_lists_takes_no_other_out_of_a_query(nested: Any) -> None:
-    for number, value in enumerate([1.0, nested]):
-        table = pd.DataFrame({"round": [0], "x": [value]})
-        run_files.save(Run(f"kv_per_core-{number}", "kv_per_core", {}, table, {}))
-    for name in ("samples", "kv_per_core"):
-        assert run_files.query(f"SELECT run, x FROM {name}").to_numpy().tolist() == [
-            ["kv_per_core-0", 1.0]
-        ]
-    assert [one.status for one in run_files.runs()] == ["saved", "damaged"]
-
-
 ENDLESS = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
 
 
@@ -120,14 +108,6 @@ def test_the_samples_of_an_experiment_are_its_own() -> None:
     assert "gap_ns" in run_files.query("SELECT * FROM machine")
     assert "gap_ns" not in run_files.query("SELECT * FROM kv_per_core")
     assert set(run_files.query("SELECT run FROM samples")["run"]) == {RUN, "machine-1"}
-
-
-def test_bytes_are_hexadecimal_digits() -> None:
-    made(reported())
-    table = run_files.query("SELECT '\\xFF\\x00'::BLOB AS b, NULL::BLOB AS b, 'a' AS c")
-    first, missing, text = table.iloc[0]
-    assert (first, text) == ("ff00", "a")
-    assert pd.isna(missing)
 
 
 def test_times_are_in_utc() -> None:
@@ -229,14 +209,6 @@ def test_other_files_are_out_of_reach(source: str, tmp_path: Path) -> None:
         with pytest.raises(UserError, match="the query fails") as refused:
             run_files.query(sql)
         assert "xyzzy" not in str(refused.value)
-
-
-def test_variables_of_the_caller_are_no_tables() -> None:
-    made(reported())
-    secret = pd.DataFrame({"word": ["xyzzy"]})
-    with pytest.raises(UserError, match="secret does not exist"):
-        run_files.query("SELECT * FROM secret")
-    assert len(secret) == 1
 
 
 def test_a_mistake_is_answered_with_what_there_is() -> None:

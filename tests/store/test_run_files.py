@@ -104,16 +104,6 @@ def test_a_run_is_found_by_any_part_that_no_other_has() -> None:
             run_files.load(inner)
 
 
-def test_a_part_names_an_unfinished_run_too() -> None:
-    run_files.save(run("kv_per_core-20260101-000000-node17-7aaaaaaaaa", 3))
-    interrupted = journal("kv_per_core-20260102-000000-node17-7bbbbbbbbb")
-    interrupted.close()
-    assert run_files.find("7", "unfinished") == interrupted.path
-    assert run_files.find("7").stem.endswith("7aaaaaaaaa")
-    with pytest.raises(UserError, match="is saved, nothing of it is unfinished"):
-        run_files.find("7a", "unfinished")
-
-
 def journal(name: str) -> Journal:
     return Journal.create(run_files.runs_dir() / f"{name}.journal", {"id": name})
 
@@ -149,28 +139,6 @@ def test_a_run_of_the_other_kind_says_what_can_be_done_with_it() -> None:
     journal("kv-10").close()
     with pytest.raises(UserError, match="run kv-1 is saved"):  # and not the other's beginning
         run_files.find("kv-1", "unfinished")
-
-
-def test_of_many_runs_the_nearest_are_listed() -> None:
-    for number in range(10, 30):
-        journal(f"test-{number}").close()
-    with pytest.raises(UserError, match=r"test-29, .* and 10 more$") as caught:
-        run_files.load("tset-29")
-    assert str(caught.value).count(" test-") == 10
-
-
-def test_saved_again_replaces() -> None:
-    run_files.save(run(rows=3))
-    run_files.save(run(rows=4))
-    assert len(run_files.load("test").samples) == 4
-
-
-def test_folder_with_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "it's [1] * of %s"))
-    run_files.save(run(rows=3))
-    assert len(run_files.load("test").samples) == 3
-    assert [entry.status for entry in run_files.runs()] == ["saved"]
-    assert run_files.query("SELECT count(*) AS n FROM samples")["n"].tolist() == [3]
 
 
 # --- old files ---------------------------------------------------------------------------------
@@ -320,16 +288,6 @@ def test_list_has_saved_and_unfinished_runs_by_time(home: Path) -> None:
         ("kv_per_core-20260102-000000-0000", "interrupted", "kv_per_core"),
         ("kv_per_core-20260103-000000-0000", "saved", "test"),
     ]
-
-
-def test_old_identifiers_are_listed_among_new_ones_by_start(home: Path) -> None:
-    first = Journal.create(home / "runs" / "zebra-20260101-000000-a9f1.journal", {})
-    second = Journal.create(home / "runs" / "kv-20260102-000000-node17-0aaaaaaaaa.journal", {})
-    third = Journal.create(home / "runs" / "apple-20260103-000000-00ff.journal", {})
-    run_files.save(run("kv-20260104-000000-node17-0aaaaaaaaa", 3, day=4))
-    for opened in (first, second, third):
-        opened.close()
-    assert [entry.experiment for entry in run_files.runs()] == ["zebra", "kv", "apple", "test"]
 
 
 def test_damaged_files_among_many_spoil_none_of_the_rest() -> None:

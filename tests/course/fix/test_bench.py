@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -90,14 +89,6 @@ def test_figure_and_times_come_from_the_samples(null: Bench) -> None:
     assert right.get_title(loc="left") == null.verdict
 
 
-def test_progress_is_told_after_each_process() -> None:
-    seen: list[Status] = []
-    short("aliased_buffers", shipped(get("aliased_buffers")), progress=seen.append)
-    assert [status.rounds for status in seen] == list(range(1, LEAST_BATCHES + 1))
-    assert seen[-1].half_width is None or seen[-1].half_width > 0
-    assert len(seen[-1].samples()) > 0
-
-
 def test_an_interrupted_bench_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     code = shipped(get("aliased_buffers"))
 
@@ -158,9 +149,3 @@ def test_cores_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "topology", lambda: one)
     with pytest.raises(UserError, match="validated here, and timed where there are two"):
         module.bench(get("false_sharing"), code)
-
-
-def test_a_bench_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    short("aliased_buffers", shipped(get("aliased_buffers")))
-    assert list(tmp_path.iterdir()) == []

@@ -98,15 +98,6 @@ def test_nothing_heavy_is_imported_before_it_is_used() -> None:
 # --- the command line -----------------------------------------------------------------------------
 
 
-def test_problems_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("course", "fix", "list") == 0
-    out = capsys.readouterr().out
-    assert all(name in out for name in NAMES)
-    assert call("course", "fix", "list", "--json") == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert [row["name"] for row in rows] == list(NAMES)
-
-
 def test_code_is_copied_validated_and_timed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

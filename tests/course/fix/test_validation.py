@@ -248,13 +248,6 @@ def test_code_that_does_not_end_is_killed() -> None:
     assert found.failing == get("aliased_buffers").always[2]  # each input is tried twice
 
 
-def test_code_that_prints_and_asks_for_all_memory_is_only_code() -> None:
-    prints = doing('for (int i = 0; i < 100000; i++) puts("busy");', "#include <stdio.h>")
-    assert validated("aliased_buffers", prints)
-    greedy = doing("if (malloc((size_t)1 << 40) != NULL) abort();")
-    assert validated("aliased_buffers", greedy)
-
-
 def test_a_flood_of_words_ends_at_a_limit() -> None:
     flood = doing(
         "for (;;) fputs(words, stderr);", "#include <stdio.h>\nstatic char words[1 << 16] = {1};"
@@ -274,12 +267,6 @@ def test_what_code_forks_is_gone_afterwards(tmp_path: Path) -> None:
     )
     assert validated("aliased_buffers", forks)
     assert is_gone(int(note.read_text()))
-
-
-def test_a_fork_that_goes_on_as_the_code_does_no_harm() -> None:
-    found = validated("aliased_buffers", doing("fork();", "#include <unistd.h>"))
-    assert isinstance(found, Validated)  # right or not: it ends, and in a sentence
-    assert found.says
 
 
 # --- code that is none ----------------------------------------------------------------------------
@@ -313,14 +300,6 @@ def test_a_function_that_is_not_there_is_named() -> None:
     assert "nowhere" in found.says
 
 
-def test_other_arguments_than_agreed_are_an_error() -> None:
-    code = edited("false_sharing", ("const int32_t *kinds", "const char *kinds"))
-    found = validated("false_sharing", code)
-    assert not found
-    assert "does not compile" in found.says
-    assert "arguments and types of the functions stay" in found.says
-
-
 @pytest.mark.parametrize(
     "text", ["\n", "int x;\n", "/* never closed\n", "#error no\n", "}\n" * 500]
 )
@@ -343,11 +322,6 @@ def test_a_source_that_cannot_be_read_is_a_users_mistake(tmp_path: Path) -> None
     ):  # fmt: skip
         with pytest.raises(UserError, match=said):
             problem.validate(given)
-
-
-def test_a_problem_that_is_not_there_is_answered_with_the_nearest() -> None:
-    with pytest.raises(UserError, match="did you mean 'false_sharing'"):
-        fix("false_shering")
 
 
 def test_the_processes_of_validation_leave_nothing(

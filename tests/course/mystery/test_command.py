@@ -68,13 +68,6 @@ def test_who_is_asked_may_mistype(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(words) == []
 
 
-def test_a_command_that_does_not_start_closes_it() -> None:
-    done = call(str(seed_of(NOTHING)), "--level", "medium", "--", "/nowhere/command")
-    assert isinstance(done.exception, UserError)
-    assert "/nowhere/command cannot be started" in str(done.exception)
-    opened(NOTHING).close()
-
-
 def test_without_a_command_it_is_the_users_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHELL", "/bin/false")
     answer = ["--cause", NOTHING, "--low", "0", "--high", "2"]

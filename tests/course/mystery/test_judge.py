@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from perflib.course.mystery.causes import CAUSES, NOTHING
@@ -91,19 +90,6 @@ def test_too_wide_earns_a_third() -> None:
     assert not wide.right
 
 
-def test_a_small_size_may_have_an_interval_of_two_points() -> None:
-    small = Truth("thief", "cpu0", 0, Interval(1.2, 0.7, 1.7), "its own clock")
-    assert answer(small, "thief", "cpu0", 0.2, 2.2).right
-
-
-def test_no_interval_earns_nothing_for_the_size() -> None:
-    assert parts(answer(THIEF, "thief", "cpu1")) == {
-        "cause": (50, 50),
-        "place": (20, 20),
-        "size": (0, 30),
-    }
-
-
 def test_nothing_where_nothing_is() -> None:
     assert parts(answer(SOUND, NOTHING, "", -2, 2)) == {"cause": (60, 60), "size": (40, 40)}
     wide = answer(SOUND, NOTHING, "", 0, 30)
@@ -130,17 +116,6 @@ def test_what_costs_nothing_on_this_processor_may_be_called_nothing() -> None:
     assert "costs nothing on this processor" in nothing.parts[0].why
     assert answer(HARMLESS, "buffer", "", -1, 1).right
     assert not answer(HARMLESS, "thief", "cpu0", -1, 1).right
-
-
-def test_numbers_of_numpy_are_numbers() -> None:
-    given = Answer.checked("thief", 1, np.float64(11), np.int64(13), "percent", (0, 1))  # type: ignore[arg-type]
-    assert given.interval == (11, 13)
-
-
-def test_a_fraction_is_a_hundredth() -> None:
-    given = Answer.checked("thief", "cpu1", 0.11, 0.13, "fraction", (0, 1))
-    assert given.interval is not None
-    assert list(given.interval) == pytest.approx([11, 13])
 
 
 @pytest.mark.parametrize(

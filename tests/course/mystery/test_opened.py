@@ -127,20 +127,6 @@ def test_decoys_of_the_hard_level_use_less_than_counts() -> None:
 # --- put back ------------------------------------------------------------------------------------
 
 
-def test_an_exception_closes_it() -> None:
-    with pytest.raises(ZeroDivisionError), opened("thief") as machine:
-        raise ZeroDivisionError
-    assert is_gone(machine._opened.companion)
-    assert repr(machine).endswith("closed: all is as it was")
-
-
-def test_closing_twice_is_closing_once() -> None:
-    machine = opened(NOTHING)
-    machine.close()
-    machine.close()
-    assert is_gone(machine._opened.companion)
-
-
 def test_one_that_nobody_keeps_is_closed() -> None:
     pid = opened("thief")._opened.companion
     assert is_gone(pid)
@@ -273,13 +259,6 @@ def _tried() -> Mystery | RecordedMystery | None:
     return made
 
 
-def test_elsewhere_than_on_linux_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "darwin")
-    with pytest.raises(UserError, match="takes a Linux machine; with recorded="):
-        mystery(1)
-    assert isinstance(mystery(1, recorded="intel-guest"), RecordedMystery)
-
-
 def test_a_companion_that_cannot_do_it_leaves_all_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -293,15 +272,6 @@ def test_a_companion_that_cannot_do_it_leaves_all_as_it_was(
         opened(NOTHING)
     monkeypatch.undo()
     opened(NOTHING).close()
-
-
-def test_without_a_compiler_there_is_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERFLIB_CC", "/nowhere/cc")
-    with mystery(3, "hard") as machine:
-        assert machine.job == {}
-        here = machine.causes["here"]
-        assert "no C compiler" in here["function"]
-        assert here["thief"] == "possible"
 
 
 # --- the table of causes ---------------------------------------------------------

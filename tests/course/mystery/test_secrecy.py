@@ -142,14 +142,6 @@ def test_an_answer_that_cannot_be_read_shows_nothing_and_does_not_count() -> Non
         assert verdict.right
 
 
-def test_a_closed_mystery_can_still_be_answered() -> None:
-    with opened("quota") as machine:
-        pass
-    size = trouble_of("quota").thousandths / 1000
-    assert machine.answer("quota", low=size - 0.02, high=size + 0.02, unit="fraction").right
-    assert repr(machine).endswith("answered (100 points)")
-
-
 @pytest.mark.parametrize("cause", ["thief", "function"])
 def test_what_a_run_records_meanwhile_tells_nothing(
     cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

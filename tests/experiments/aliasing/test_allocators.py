@@ -334,12 +334,6 @@ def test_a_library_that_is_no_allocator_is_found_out(tmp_path: Path) -> None:
         piloted(allocators=path)
 
 
-def test_a_library_that_crashes_is_told_by_name(tmp_path: Path) -> None:
-    path = library(tmp_path, "aborts", ABORTS)
-    with pytest.raises(UserError, match=r"aborts: the program with this allocator ended by .*ABRT"):
-        piloted(allocators=path)
-
-
 def test_one_that_is_found_and_does_not_work_costs_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import shutil
@@ -17,8 +16,6 @@ from unittest.mock import Mock
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from perflib.experiments.aliasing.environment import (
     AliasEnvironmentParams,
@@ -28,14 +25,12 @@ from perflib.experiments.aliasing.environment import (
     trials,
 )
 from perflib.experiments.aliasing.environment.addresses import pairs_of
-from perflib.experiments.aliasing.environment.claims import ENVIRONMENT, ENVIRONMENT_SHARED
+from perflib.experiments.aliasing.environment.claims import ENVIRONMENT_SHARED
 from perflib.experiments.aliasing.environment.measure import sets_of
 from perflib.experiments.aliasing.environment.simulated import simulated_aliases
 from perflib.experiments.aliasing.environment.starts import (
     Program,
     Start,
-    least_bytes,
-    padded,
     read_line,
     start,
 )
@@ -221,17 +216,6 @@ def test_link_orders_of_which_all_or_none_alias_are_not_compared_by_it() -> None
     assert "link order" not in findings(table[table["kind"] == "environment"])
 
 
-def test_every_claim_is_declared_and_has_its_sentences() -> None:
-    for cost in (0.0, 0.2):
-        named = findings(samples(cost=cost, order_cost=cost, rounds=4), counts())
-        assert {one.of for one in named.values()} == {*experiment.claims} - {ENVIRONMENT_SHARED}
-        for found in named.values():
-            for verdict in ("supported", "refuted", "inconclusive"):
-                assert "{" not in replace(found, verdict=verdict).plain
-    assert named["environment"].of is ENVIRONMENT
-    assert named["environment"].plain.startswith("The program is slower at sizes")
-
-
 # --- the sibling ---------------------------------------------------------------------------------
 
 
@@ -322,15 +306,6 @@ def test_spikes_are_one_a_period() -> None:
     assert AliasEnvTable(both).spikes() == list(PREDICTED), "the slower one of the two"
 
 
-def test_marked_starts_are_left_out() -> None:
-    table = samples(rounds=3, cost=0.2)
-    table.loc[::7, "least_ns"] *= 5
-    table["ok"] = np.arange(len(table)) % 7 != 0
-    assert AliasEnvTable(table).samples["least_ns"].max() < 200_000
-    with pytest.raises(UserError, match="no sample is usable"):
-        AliasEnvTable(table.assign(ok=False))
-
-
 # --- figures -------------------------------------------------------------------------------------
 
 
@@ -373,36 +348,7 @@ def test_figures_and_tables_show_their_data() -> None:
     assert made["addresses"]["variable"].tolist() == ["inc"]
 
 
-def test_a_run_of_the_sweep_alone_has_no_other_figures() -> None:
-    only = samples(rounds=2)
-    only = only[only["kind"] == "environment"].drop(columns=["stalls", "core_mhz", "pairs"])
-    drawn = experiment.figures(run_of(only))
-    assert set(drawn) == {"environment", "counters"}
-    assert len(drawn["counters"].axes) == 1
-
-
-@pytest.mark.parametrize("kept", [PREDICTED, (FIRST,), (FIRST, PREDICTED[1])])
-def test_figures_of_few_sizes(kept: tuple[int, ...]) -> None:
-    table = samples(rounds=2)
-    run = run_of(table[table["environment_bytes"].isin(kept)], counts())
-    curve = experiment.derived(run)["environment"]()
-    assert curve["environment_bytes"].tolist() == list(kept)
-    assert np.isfinite(curve["iteration_ns"]).all()
-    assert len(experiment.figures(run)["environment"].axes) == 2
-
-
 # --- predictions ---------------------------------------------------------------------------------
-
-
-@given(stack=st.integers(1 << 30, 1 << 46), place=st.integers(0, 1 << 30))
-def test_pairs_agree_where_the_low_12_bits_do(stack: int, place: int) -> None:
-    at = {"i": 4 * place, "j": 4 * place + 4, "k": 4 * place + 8}
-    at |= {"inc": 16 * stack + 8, "g": 16 * stack + 12}
-    expected = [
-        f"{high}-{low}" for high in ("inc", "g") for low in ("i", "j", "k")
-        if at[high] & 0xFFF == at[low] & 0xFFF
-    ]  # fmt: skip
-    assert pairs_of(at) == expected
 
 
 def test_accesses_of_four_bytes_overlap_when_less_than_four_bytes_apart() -> None:
@@ -563,18 +509,6 @@ def test_an_interrupted_simulation_keeps_the_samples(
 
 
 @needs_fixed_addresses
-def test_a_plan_goes_through_json_so_that_a_run_can_be_resumed(tmp_path: Path) -> None:
-    params = AliasEnvironmentParams.make(SMALL)
-    plan = json.loads(json.dumps(planned(SMALL)))
-    with measure.trials(params, plan, tmp_path) as made:
-        every = [Configuration(*one) for one in plan["configurations"]]
-        kinds = {one.kind: number for number, one in enumerate(every)}
-        assert {"environment", "link order"} <= set(kinds)
-        for number in kinds.values():
-            assert made.take(0, number)["ok"] == [True]
-
-
-@needs_fixed_addresses
 def test_without_qemu_the_run_goes_on_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         simulated,
@@ -589,12 +523,6 @@ def test_without_qemu_the_run_goes_on_and_says_so(monkeypatch: pytest.MonkeyPatc
     assert "simulated" not in run.provenance
     named = {finding.subject: finding for finding in experiment.analyse(run)}
     assert named["simulated environment"].verdict == "inconclusive"
-
-
-def test_the_filling_variable_gives_the_size() -> None:
-    for size in (least_bytes({"A": "ä"}), 100):
-        environment = padded({"A": "ä"}, size)
-        assert sum(len(f"{k}={v}".encode()) + 1 for k, v in environment.items()) == size
 
 
 # --- what goes wrong -----------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from perflib.experiments.aliasing.erasure_coding.measure import ErasureTrials, e
 from perflib.experiments.aliasing.erasure_coding.table import ErasureTable
 from perflib.kernels import build, source
 from perflib.measure.conditions import Conditions
-from perflib.measure.process import Worker, WorkerError
+from perflib.measure.process import Worker
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
@@ -119,12 +119,6 @@ def test_none_available_is_an_error_with_all_reasons(monkeypatch: pytest.MonkeyP
     no_library(monkeypatch, "fatal error: No such file or directory")
     with pytest.raises(MeasurementError, match=r"none of .* isal: ISA-L is not installed"):
         experiment.measure(small(implementations="isal"))
-
-
-def test_a_library_that_does_not_compile_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
-    no_library(monkeypatch, "error: too few arguments to function 'ec_encode_data'")
-    _, absent = examine(["isal"], CODE, 1, 1.0, HERE)
-    assert "too few arguments" in absent["isal"]
 
 
 def test_a_processor_without_the_instructions_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,17 +224,6 @@ def test_blocks_at_other_places_are_marked(monkeypatch: pytest.MonkeyPatch) -> N
         assert columns["ok"] == [False, True, True, True]
         first = columns["layout"][0]
         assert taken.violated == [f"blocks did not begin where layout {first!r} has them"]
-
-
-def test_a_killed_worker_costs_one_trial() -> None:
-    found, _ = examine(["ours_table"], CODE, 1, 0.01, HERE)
-    with trials(found) as taken:
-        pid = taken[0].pid
-        assert pid is not None
-        os.kill(pid, 9)
-        with pytest.raises(WorkerError, match="SIGKILL"):
-            taken.take(0, 0)
-        assert taken.take(0, 0)["ok"] == [True] * 4
 
 
 # --- parameters ----------------------------------------------------------------------------------
@@ -413,10 +396,6 @@ def test_a_set_that_holds_all_blocks_is_not_blamed() -> None:
         assert "one_set" not in codes
 
 
-def test_faster_aligned_blocks_are_not_slower() -> None:
-    assert found_in(samples({"aligned": -9.0}))["isal"].verdict == "refuted"
-
-
 def test_a_threshold_moves_the_verdict() -> None:
     table = samples({"aligned": 3.0})
     assert found_in(table)["isal"].verdict == "supported"
@@ -433,12 +412,6 @@ def test_what_one_third_of_the_run_lacks_is_not_supported() -> None:
         assert found.reasons[0].code == "segments_disagree"
 
 
-def test_one_round_or_two_blocks_say_nothing() -> None:
-    assert found_in(samples({"aligned": 50.0}, rounds=1))["isal"].verdict == "inconclusive"
-    two = found_in(samples({"aligned": 50.0}, rounds=2, noise=0.0))["isal"]
-    assert two.verdict == "inconclusive"
-
-
 def test_speeds_are_megabytes_a_second() -> None:
     table = ErasureTable(samples({"aligned": 25.0}, noise=0.001))
     fast, slow = table.speed("ours_table", "staggered"), table.speed("ours_table", "aligned")
@@ -449,16 +422,6 @@ def test_speeds_are_megabytes_a_second() -> None:
     rows = table.speeds(by_core=True)
     assert len(rows) == 2 * len(LAYOUTS) * 2
     assert (rows["mb_per_s_low"] < rows["mb_per_s_high"]).all()
-
-
-def test_samples_that_failed_and_cores_that_lack_one_are_left_out() -> None:
-    table = samples({})
-    wrong = (table["layout"] == "aligned") & (table["round"] % 3 == 0)
-    table.loc[wrong, "time_ns"] *= 5
-    table["ok"] = ~wrong
-    assert found_in(table)["isal"].verdict == "refuted"
-    one_core = table[~((table["implementation"] == "isal") & (table["cpu"] == 1))]
-    assert found_in(one_core)["ours_table"].verdict == "refuted"
 
 
 def test_an_implementation_that_one_core_lacks_has_no_mean_of_the_cores() -> None:
@@ -594,9 +557,3 @@ def test_wrong_arrays_and_numbers_are_refused(
 ) -> None:
     with pytest.raises(UserError, match=says):
         decode(blocks, parity, lost)
-
-
-@pytest.mark.parametrize("parity", [0, -1, 247])
-def test_impossible_parity_is_refused(parity: int) -> None:
-    with pytest.raises(UserError, match=r"it goes from 1 to 246"):
-        encode(content(), parity)

@@ -16,7 +16,6 @@ from perflib.experiments.aliasing.map.claims import CONTROL_BYTES
 from perflib.experiments.aliasing.map.measure import cells_of, expected_loads
 from perflib.experiments.aliasing.map.table import REGIONS, AliasMapTable
 from perflib.measure.process import WorkerError
-from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.store.run_files import load
@@ -91,21 +90,6 @@ def test_null_half_a_page_against_three_quarters() -> None:
 def test_a_small_effect_with_much_noise_is_left_open() -> None:
     table = samples({0: 9.0, 4096: 0.05}, rounds=4, noise=0.5)
     assert findings(table)["4096"].verdict == "inconclusive"
-
-
-def test_a_run_of_one_round_says_that_it_takes_two() -> None:
-    table = samples({0: 0.5}, rounds=1)
-    assert findings(table)["4096"].reason.startswith("An interval needs two rounds")
-    assert AliasMapTable(table).half_width == np.inf
-
-
-def test_marked_samples_are_left_out() -> None:
-    table = samples({0: 0.5}, rounds=8)
-    table.loc[table["region_bytes"] == 4096, "pair_ns"] *= 3
-    table["ok"] = table["region_bytes"] != 4096
-    assert "4096" not in findings(table)
-    with pytest.raises(UserError, match="no sample is usable"):
-        AliasMapTable(table.assign(ok=False))
 
 
 def test_a_run_without_the_control_claims_nothing() -> None:

@@ -22,12 +22,10 @@ from tests.experiments.code_size.code_samples import (
     machine,
     run_of,
     samples,
-    suspects,
 )
 
 CODE = get("code_segment")
 CORES = range(6, 12)
-REQUIRED = ["round", "cpu", "pattern", "backing", "n", "code_bytes", "steps", "time_ns"]
 TINY: dict[str, Any] = {
     "budget_s": 0.6, "trial_ms": 1.0, "sizes_kib": [8, 64], "simulated_sizes": 0,
 }  # fmt: skip
@@ -92,17 +90,6 @@ def test_on_huge_pages_that_are_whole_they_are_the_control() -> None:
 # --- tables of users -----------------------------------------------------------------------------
 
 
-def test_the_required_columns_are_enough() -> None:
-    plain = samples(cores=(0, 8), lags={8: 0.094}, rounds=40)[REQUIRED]
-    CODE.check_samples(plain)
-    found = findings(plain, provenance={})
-    named = by_subject(found)
-    assert named["cpu8"].verdict == "supported"
-    assert named["knee"].verdict == "inconclusive", "nothing is known of its TLB"
-    assert suspects(found, "cpu8")["iTLB misses"].verdict == "supported"
-    assert suspects(found, "cpu8")["frequency"].verdict == "inconclusive"
-
-
 @pytest.mark.parametrize("experiment", ["code_segment", "random_calls"])
 @pytest.mark.parametrize(
     "made",
@@ -129,18 +116,6 @@ def test_little_is_analysed_as_far_as_it_goes(experiment: str, made: dict[str, A
             assert finding.verdict == "inconclusive"
         if made.get("backings") in (["4k"], ["thp"], ["loaded"]):
             assert finding.of not in (KNEE, RING_KNEE, KNEE_OF_PATTERN, PAGES)
-
-
-@pytest.mark.parametrize("experiment", ["code_segment", "random_calls"])
-def test_holes_in_a_table_are_no_obstacle(experiment: str) -> None:
-    made = samples(cores=(0, 1, 2), rounds=24)
-    generator = np.random.default_rng(1)
-    some = made[generator.random(len(made)) > 0.2]
-    hole = some["backing"].eq("thp") & some["cpu"].eq(1) & some["n"].eq(some["n"].max())
-    found = by_subject(findings(some[~hole].assign(itlb_misses=np.nan), experiment))
-    for cpu in range(3):
-        assert found[f"cpu{cpu}"].verdict in ("refuted", "inconclusive")
-    assert found["pages random"].verdict == "supported"
 
 
 # --- two runs ------------------------------------------------------------------------------------
@@ -187,14 +162,6 @@ def test_a_short_run_measures_every_configuration_and_is_saved() -> None:
     assert {finding.subject for finding in CODE.analyse(again)} >= {"knee", "pages random"} or (
         plan["backings"] == ["4k"]
     )
-
-
-@needs_this_processor
-def test_the_seed_gives_the_same_order_and_code() -> None:
-    given = {**TINY, "patterns": "random", "budget_s": 0.1, "seed": 5}
-    first, second = (CODE.measure(CODE.params(given)).samples.iloc[:4] for _ in range(2))
-    for column in ("cpu", "n", "backing", "position", "code_bytes"):
-        assert first[column].tolist() == second[column].tolist()
 
 
 # --- parameters ----------------------------------------------------------------------------------

@@ -114,17 +114,6 @@ def test_what_the_caches_predict_is_drawn_and_fits_what_is_made_so() -> None:
     assert "time per call (ns)" in texts(axes)
 
 
-def test_of_many_cores_the_mean_is_drawn() -> None:
-    table = CodeTable(samples(cores=range(20), sizes_kib=(8, 512, 3072), rounds=8))
-    with themed():
-        figure = figures.times(tables.times(table, "random", REACHES), REACHES, "step")
-    found = bars(figure.axes[0])
-    assert list(found) == ["4 KiB pages, all cores", "2 MiB pages (thp), all cores"]
-    _, y = points(found["4 KiB pages, all cores"])
-    assert y == pytest.approx(table.curve("random", "4k")["step_ns"].to_numpy())
-    assert_all_is_seen(figure)
-
-
 # --- pages ---------------------------------------------------------------------------------------
 
 
@@ -158,14 +147,6 @@ def test_the_page_ratio_and_its_knees() -> None:
         assert "knee, 95 % interval" in shown
         assert "(%)" in shown
     assert "extent of the code that runs (KiB)" in texts(figure.axes[-1])
-    assert_all_is_seen(figure)
-
-
-def test_without_a_knee_none_is_drawn() -> None:
-    table = CodeTable(samples(cores=(0,), sizes_kib=SIZES, walk_ns=0.0))
-    with themed():
-        figure = figures.page_ratio(tables.page_ratio(table), tables.knees(table), REACHES)
-    assert "knee" not in texts(figure.axes[0])
     assert_all_is_seen(figure)
 
 
@@ -249,19 +230,6 @@ def test_simulated_misses_stand_above_what_pages_cost_and_are_called_simulated()
     assert_all_is_seen(figure)
 
 
-def test_measured_misses_are_drawn_where_there_are_some() -> None:
-    made = samples(cores=(0, 1), sizes_kib=SIZES, rounds=6)
-    small = made["backing"] == "4k"
-    size = made["code_bytes"].to_numpy(float) / KIB
-    made["itlb_misses"] = np.where(small, made["steps"] * misses("random", size), 0.0)
-    with themed():
-        figure = drawn_misses(CodeTable(made), ("random",))
-    (measured,) = [line for line in figure.axes[0].lines if "measured" in str(line.get_label())]
-    expected = misses("random", np.array(SIZES, float))
-    assert np.asarray(measured.get_ydata(), float) == pytest.approx(expected)
-    assert_all_is_seen(figure)
-
-
 # --- all of an experiment's ----------------------------------------------------------------------
 
 
@@ -294,15 +262,3 @@ def test_each_run_has_the_figures_that_it_can_have() -> None:
     assert names(samples(cores=(0, 1), backings=["thp"], **few), "random_calls") == [  # type: ignore[arg-type]
         "time_per_call", "core_difference",
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("experiment", ["code_segment", "random_calls"])
-def test_little_or_holes_are_drawn_too(experiment: str) -> None:
-    assert names(samples(cores=(0, 1), rounds=1, sizes_kib=(8, 512)), experiment)
-    assert names(samples(cores=(0, 1), rounds=4, sizes_kib=(64,)), experiment)
-    made = samples(cores=(0, 1), rounds=6, sizes_kib=SIZES)
-    hole = made["n"].eq(made["n"].max()) & made["backing"].eq("thp") & made["cpu"].eq(1)
-    assert names(made[~hole], experiment)
-    plain = made[["round", "cpu", "pattern", "backing", "n", "code_bytes", "steps", "time_ns"]]
-    own = plain.assign(pattern="loop", backing=plain["backing"].replace("thp", "1g"))
-    assert names(own, experiment)

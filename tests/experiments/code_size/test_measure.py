@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -19,12 +17,12 @@ import pytest
 from perflib.experiments import get
 from perflib.experiments.code_size.claims import SLOWER, SLOWER_L1I_MISSES, SLOWER_SMALL_CODE
 from perflib.experiments.code_size.code_segment import measure as code_measure
-from perflib.experiments.code_size.trials import CodeConfiguration, CodeTrials
+from perflib.experiments.code_size.trials import CodeConfiguration
 from perflib.framework.experiment import Experiment
 from perflib.kernels import build
 from perflib.machine.settings.changes import settings
 from perflib.measure.pages import backings, smaps
-from perflib.measure.pages.backings import pool_pages, why_not
+from perflib.measure.pages.backings import why_not
 from perflib.measure.process import Worker
 from perflib.model.claims import EXPLAINS
 from perflib.model.errors import MeasurementError, UserError
@@ -97,24 +95,6 @@ def test_what_cannot_be_planned_is_a_sentence(given: dict[str, Any], says: str) 
 
 
 # --- what is planned -----------------------------------------------------------------------------
-
-
-def test_a_plan_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is measured beforehand is measured in the pilot, with the journal open."""
-    seen = []
-    real = Worker.call
-
-    def call(self: Worker, function: str, *arguments: Any, timeout_s: float) -> Any:
-        seen.append(function)
-        return real(self, function, *arguments, timeout_s=timeout_s)
-
-    monkeypatch.setattr(Worker, "call", call)
-    params = CODE.params({**TINY, "backings": "4k"})
-    made = CODE.plan(params)
-    assert set(seen) == {"code_bounds"}
-    assert made["pieces"] == {"random": [64, 512]}
-    CODE.pilot(params, made)
-    assert "code_run" in seen
 
 
 def test_every_core_size_pattern_and_backing_is_a_configuration_once() -> None:
@@ -242,14 +222,6 @@ def test_a_program_that_cannot_be_linked_is_absent(monkeypatch: pytest.MonkeyPat
     }
 
 
-def test_hugectl_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    which = shutil.which
-    monkeypatch.setattr(shutil, "which", lambda name: None if name == "hugectl" else which(name))
-    made = plan(backings=["4k", "hugectl"])
-    assert "apt-get install libhugetlbfs-bin" in made["absent"]["hugectl"]
-    assert made["backings"] == ["4k"]
-
-
 # --- the pool ------------------------------------------------------------------------------------
 
 
@@ -268,49 +240,6 @@ def test_hugetlb_reserves_its_pages_verifies_them_and_gives_them_back() -> None:
     assert (table["huge_bytes"][table["backing"] == "4k"] == 0).all()
     assert set(run.provenance["settings_changed"]) <= {"nr_hugepages"}
     assert run.params["settings"] == {}, "what the user asked for"
-
-
-@needs_pool
-@needs_root
-def test_the_pool_is_as_it_was_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = POOL.read_text()
-    real = CodeTrials.take
-    seen = []
-
-    def take(self: CodeTrials, round_: int, configuration: int) -> Any:
-        if round_ == 1:
-            seen.append(pool_pages()[0])
-            raise KeyboardInterrupt
-        return real(self, round_, configuration)
-
-    monkeypatch.setattr(CodeTrials, "take", take)
-    run = CODE.measure(CODE.params({**TINY, "backings": "4k,hugetlb", "budget_s": 60}))
-    assert run.provenance["stopped"] == "interrupted"
-    assert seen[0] >= 4
-    assert POOL.read_text() == before
-
-
-@pytest.mark.slow  # a process that is killed; interruptions are tested in this one
-@needs_pool
-@needs_root
-def test_the_pool_is_as_it_was_after_kill_9(home: Path) -> None:
-    before = POOL.read_text()
-    argv = [sys.executable, "-m", "perflib", "run", "code_segment", "-p", "backings=4k,hugetlb"]
-    argv += ["-p", "budget_s=300", "-p", "sizes_kib=8", "-p", "patterns=random"]
-    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            wait_for(lambda: any(path.stat().st_size for path in home.glob("runs/*.journal")))
-            wait_for(lambda: POOL.read_text() != before)
-        finally:
-            process.send_signal(signal.SIGKILL)
-    wait_for(lambda: POOL.read_text() == before)
-
-
-def wait_for(what: Any) -> None:
-    deadline = time.monotonic() + 60
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_pool_that_is_not_available_is_absent_with_its_reason(

@@ -59,19 +59,6 @@ def test_names_may_be_numbers() -> None:
     assert np.isfinite(table.values("7", "4k")).all()
 
 
-def test_values_are_where_they_belong_and_the_order_of_rows_does_not_matter() -> None:
-    made = samples(rounds=3)
-    table = CodeTable(made.sample(frac=1, random_state=1))
-    row = made.iloc[37]
-    place = table.sizes("random").index(row["n"])
-    found = table.values("random", row["backing"])[row["round"], row["cpu"], place]
-    assert found == row["time_ns"] / row["steps"]
-    assert table.values("random", row["backing"], "softirqs")[
-        row["round"], row["cpu"], place
-    ] == pytest.approx(row["softirqs"])
-    assert np.isnan(table.values("random", "4k", "itlb_misses")).all()
-
-
 # --- what is not used ----------------------------------------------------------------------------
 
 
@@ -84,13 +71,6 @@ def test_rows_that_are_not_ok_are_left_out_and_may_hold_anything() -> None:
     assert np.isnan(table.values("random", "4k")[2, 1]).all()
     assert np.isfinite(np.delete(table.values("random", "4k"), 2, axis=0)).all()
     assert table.code_bytes("random").min() == 8 * KIB
-
-
-def test_without_the_column_ok_all_rows_count_and_a_missing_ok_counts() -> None:
-    made = samples(rounds=2)
-    assert len(CodeTable(made.drop(columns="ok")).samples) == len(made)
-    unknown = pd.Series([None, False, *[True] * (len(made) - 2)], dtype=object)
-    assert len(CodeTable(made.assign(ok=unknown)).samples) == len(made) - 1
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from perflib.experiments import get
@@ -65,14 +64,3 @@ def test_backings_are_counted_and_what_is_not_available_has_its_reason() -> None
     plain = made[["round", "cpu", "pattern", "backing", "n", "code_bytes", "steps", "time_ns"]]
     few = tables.backings(run_of(plain, provenance={}))
     assert list(few) == ["backing", "samples"]
-
-
-def test_what_was_counted_and_what_was_simulated_stand_side_by_side() -> None:
-    made = samples(cores=(0, 1), sizes_kib=(8, 3072), rounds=4)
-    made["itlb_misses"] = made["steps"] * 0.25
-    rows = [{"pattern": "random", "n": 64, "misses_per_step": 0.5, "walks_per_step": 0.1}]
-    frame = tables.misses(CodeTable(made), {"rows": rows})
-    assert frame["misses_per_step"].tolist() == pytest.approx([0.5, np.nan], nan_ok=True)
-    assert frame["counted_per_step"].tolist() == [0.25, 0.25]
-    assert frame["extra_ns"].notna().all()
-    assert isinstance(frame, pd.DataFrame)

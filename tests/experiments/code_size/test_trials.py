@@ -6,7 +6,6 @@ import errno
 import itertools
 import math
 import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from perflib.machine.hardware.pmu import Pmu, pmu
 from perflib.measure.conditions import Conditions
 from perflib.measure.pages import smaps
 from perflib.measure.pages.backings import why_not
-from perflib.measure.process import Out, Worker, WorkerError
+from perflib.measure.process import Out, Worker
 from perflib.measure.schedule import Columns
 from perflib.model.errors import MeasurementError, UserError
 
@@ -299,50 +298,6 @@ def test_other_results_than_the_first_core_are_not_used(
     assert ["found" in row for row in rows] == [False, True, False]
 
 
-def test_a_thread_that_migrated_is_not_used(kernel: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = code_trials._run
-
-    def run(*given: Any) -> Any:
-        done = real(*given).copy()
-        done["cpu"] = -1
-        return done
-
-    monkeypatch.setattr(code_trials, "_run", run)
-    with trials_of(kernel, configuration()) as trials:
-        assert one(trials.take(0, 0))["ok"] is False
-        assert f"migrated from cpu{CPUS[0]}" in trials.violated[0]
-
-
-# --- killed --------------------------------------------------------------------------------------
-
-
-def killed_after(real: Callable[..., Any], function: str) -> Callable[..., Any]:
-    """A worker's ``call`` after which the worker is dead, the first time."""
-    calls = itertools.count()
-
-    def call(self: Any, name: str, *arguments: Any, timeout_s: float) -> Any:
-        found = real(self, name, *arguments, timeout_s=timeout_s)
-        if name == function and next(calls) == 0:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        return found
-
-    return call
-
-
-@pytest.mark.parametrize("function", ["code_lay", "code_run", "code_write_map"])
-def test_a_worker_that_is_killed_costs_that_trial_only(
-    kernel: Build, monkeypatch: pytest.MonkeyPatch, function: str
-) -> None:
-    call = killed_after(Worker.call, function)
-    monkeypatch.setattr(Worker, "call", call)
-    with trials_of(kernel, configuration(), perf_map=True) as trials:
-        with pytest.raises(WorkerError):
-            trials.take(0, 0)
-        rows = [one(trials.take(round_, 0)) for round_ in (0, 1)]
-    assert [row["ok"] for row in rows] == [True, True]
-
-
 # --- names for a profiler ------------------------------------------------------------------------
 
 
@@ -366,12 +321,6 @@ def test_the_perf_map_names_the_cases_and_is_removed(kernel: Build) -> None:
             assert named[f"case_{number:05}"] == (int(out[2]) + 128 * number, 128)
         assert max(begin + size for begin, size in named.values()) == int(out[3])
     assert not path.exists()
-
-
-def test_without_being_asked_no_perf_map_is_written(kernel: Build) -> None:
-    with trials_of(kernel, configuration()) as trials:
-        trials.take(0, 0)
-        assert not map_of(trials).exists()
 
 
 # --- counters ------------------------------------------------------------------------------------

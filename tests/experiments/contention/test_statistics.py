@@ -15,10 +15,8 @@ import pytest
 
 from perflib.experiments.contention import KINDS, experiment
 from perflib.experiments.contention.table import ContentionTable, valid
-from perflib.model.errors import UserError
 from tests.experiments.contention.contention_samples import (
     ALONE_NS,
-    REQUIRED,
     SETS,
     SHARED_NS,
     findings,
@@ -158,17 +156,6 @@ def test_one_core_is_a_clear_sentence() -> None:
     found = findings(samples(12, sets=SETS[:1]))
     assert list(found) == ["false_sharing"]
     assert "There is one core only" in found["false_sharing"][0].reason
-
-
-def test_the_required_columns_are_enough() -> None:
-    found = findings(samples(13, one_line=0.5, preempted=0.0)[REQUIRED])
-    assert found["false_sharing"][0].verdict == "supported"
-    assert "at an unknown distance" in found["false_sharing"][0].plain
-
-
-def test_nothing_usable_is_a_sentence() -> None:
-    with pytest.raises(UserError, match="no sample is usable"):
-        findings(samples(14, rounds=2).assign(ok=False))
 
 
 def test_the_tables_hold_what_findings_say() -> None:

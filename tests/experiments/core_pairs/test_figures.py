@@ -92,19 +92,6 @@ def test_missing_cells_are_hatched_and_named() -> None:
     assert not drawn(cells_of(samples(INTEL))).axes[0].patch.get_hatch()
 
 
-def test_the_first_cell_of_a_run_is_drawn() -> None:
-    first = samples(flat(4)).head(1)
-    assert png(drawn(cells_of(first)))
-
-
-def test_noise_of_a_percent_does_not_fill_the_colours() -> None:
-    low, high = cells_in(drawn(cells_of(samples(flat(4), noise=0.01)))).get_clim()
-    assert low is not None
-    assert high is not None
-    assert low < 182
-    assert high > 218
-
-
 def test_one_cell_that_is_far_off_does_not_take_the_colours() -> None:
     table = samples(AMD, rounds=1)
     table.loc[(table["alloc_cpu"] == 3) & (table["load_cpu"] == 4), "latency_cycles"] = 50_000.0
@@ -145,12 +132,6 @@ def test_the_cores_put_together_by_their_groups() -> None:
     assert (shown[:4, 4:] == 1).all()
 
 
-def test_groups_with_a_core_of_which_nothing_is_known() -> None:
-    missing = np.zeros((6, 6), dtype=bool)
-    missing[5, :5] = missing[:5, 5] = True
-    assert "not measured" in legend(grouped(cells_of(samples(flat(6), missing=missing))))
-
-
 @pytest.mark.parametrize(("cycles", "rows"), [(INTEL, 3), (flat(2), 2), (AMD, 6)])
 def test_cells_by_their_class(cycles: Any, rows: int) -> None:
     axes = classed(cells_of(samples(cycles))).axes[0]
@@ -160,11 +141,6 @@ def test_cells_by_their_class(cycles: Any, rows: int) -> None:
     assert names[1].startswith("class 1: ")
     assert "cycles" in axes.get_xlabel()
     assert len(axes.collections) >= rows - 1  # a band for each class
-
-
-def test_without_a_diagonal_or_a_second_batch() -> None:
-    figure = classed(cells_of(samples(flat(4), rounds=1, missing=np.eye(4, dtype=bool))))
-    assert [tick.get_text()[:7] for tick in figure.axes[0].get_yticklabels()] == ["class 1"]
 
 
 def test_one_core_is_no_matrix_but_is_drawn() -> None:

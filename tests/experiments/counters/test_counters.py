@@ -240,19 +240,6 @@ def test_a_mode_that_never_scaled_says_so() -> None:
 # --- tables that users bring ---------------------------------------------------------------------
 
 
-def test_the_least_table_is_enough() -> None:
-    table = samples()[["round", "mode", "jobs", "event", "value"]]
-    COUNTERS.check_samples(table)
-    assert {(f.about["mode"], f.about["jobs"]) for f in findings(table).values()} == {
-        (mode, jobs) for mode in MODES[2:] for jobs in (1, 3)
-    }
-    times = samples().drop(columns=["value", "obtained", "due", "set", "cpu_time_ns"])
-    found = findings(times)
-    assert {finding.of for finding in found.values()} == {COSTS}
-    assert found["rotated×1 cost"].facts["time"] == "wall time"
-    assert not len(COUNTERS.derived(run_of(times))["errors"]())
-
-
 def test_a_table_of_an_earlier_version_is_read() -> None:
     table = samples(missed={SAMPLED: 0.2})
     old = table.rename(columns={"obtained": "got"})
@@ -490,12 +477,3 @@ def test_what_is_sampled_follows_the_machine_and_the_domain(
     found = COUNTERS.pilot(params, COUNTERS.plan(params))
     assert found["sampled"] == event
     assert SAMPLED not in {mode for mode, _, _ in found["configurations"]}
-
-
-def test_the_plan_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def measured(*_: object) -> None:
-        pytest.fail("the plan measures")
-
-    for name in ("run_job", "_why_not_sampled"):
-        monkeypatch.setattr(f"perflib.experiments.counters.measure.{name}", measured)
-    assert COUNTERS.plan(CountersParams.make({})).keys() == {"cores", "copies"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,11 +14,10 @@ from perflib.experiments.data_tlb.measure import numbers
 from perflib.experiments.data_tlb.table import Entries, Rise, TlbTable
 from perflib.experiments.data_tlb.ways import find_ways
 from perflib.framework.knees import at_level, no_knee
-from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.stats.interval import Interval
 from perflib.stats.knees import Knee, Knees
-from tests.experiments.data_tlb.tlb_samples import PARAMS, Level, Machine, run_of, tlb
+from tests.experiments.data_tlb.tlb_samples import Level, Machine, run_of, tlb
 from tests.experiments.judged import by_subject
 
 STRIDES = (4, 16, 32, 64)
@@ -327,24 +325,6 @@ def test_tables_hold_what_is_found() -> None:
     assert ways.loc[[16, 32, 64]].tolist() == [6, 6, 6]
 
 
-def test_a_table_of_the_required_columns_is_enough() -> None:
-    made: dict[str, Any] = {column.name: column for column in experiment.columns}
-    needed = [name for name, column in made.items() if column.required]
-    table = MACHINES["oldest of all"].samples()
-    found = by_subject(findings(run_of(table[needed], tlb(1, 64, 64))))
-    assert found["data TLB 4 KiB"].verdict == "supported"
-    assert "data TLB ways" not in found
-
-
-def test_one_kind_of_lines_is_refused_in_a_sentence() -> None:
-    table = MACHINES["oldest of all"].samples(rounds=2)
-    spread, packed = (table[table["lines"] == kind] for kind in ("spread", "packed"))
-    apart = [spread[spread["pages"] < 64], packed[packed["pages"] >= 64]]
-    for one in (spread, packed, pd.concat(apart)):
-        with pytest.raises(UserError, match="lines: no number of pages has samples of both"):
-            findings(run_of(one))
-
-
 def test_pages_of_4_kib_that_are_far_apart_only_say_nothing_of_ways() -> None:
     table = MACHINES["oldest of all"].samples(rounds=2)
     packed = table["lines"] == "packed"
@@ -354,8 +334,3 @@ def test_pages_of_4_kib_that_are_far_apart_only_say_nothing_of_ways() -> None:
     found = by_subject(findings(run_of(pd.concat([table, huge]))))
     assert "data TLB ways" not in found
     assert not [subject for subject in found if "4 KiB" in subject]
-
-
-def test_the_parameters_that_the_analysis_uses_are_the_defaults() -> None:
-    defaults = experiment.params({}).model_dump()
-    assert {name: defaults[name] for name in PARAMS} == PARAMS

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from perflib.experiments import get
 from perflib.experiments.event_profile import measure
 from perflib.instruments.profile.claims import STANDS_OUT
 from perflib.lab.theme import png, themed
-from perflib.model.errors import MeasurementError, UserError
+from perflib.model.errors import UserError
 from perflib.model.run import Run
 from perflib.store.run_files import load, runs
 from tests.experiments.event_profile.profiles import samples
@@ -194,30 +193,6 @@ def test_without_call_chains_a_stack_is_its_leaf(tmp_path: Path) -> None:
     assert "nothing is compared" in found["standing out"].plain
 
 
-@needs_perf
-def test_a_job_that_cannot_be_profiled_says_why_once_and_leaves_no_run(
-    tmp_path: Path, home: Path
-) -> None:
-    starts = tmp_path / "starts"
-    script = f"open({str(starts)!r}, 'a').write('x')\n"
-    script += "print('begin abc'); burn(20); os.kill(os.getpid(), 9)"
-    with pytest.raises(MeasurementError, match="the job died of SIGKILL"):
-        EVENT.measure(make(**command(tmp_path, script)))
-    assert starts.read_text() == "x"
-    assert list((home / "runs").iterdir()) == []
-
-
-@needs_perf
-def test_lines_come_at_once_although_the_job_would_buffer(tmp_path: Path) -> None:
-    one = "import time; print('begin abc'); t = time.time()\nwhile time.time() < t + .1: sum([1])\n"
-    params = command(tmp_path, "") | {
-        "job_command": f"{sys.executable} -c \"{one}print('end abc')\""
-    }
-    run = EVENT.measure(make(**params))
-    assert run.samples["event_time_ns"].iloc[0] >= 0.09e9
-    assert run.samples["missed_begin_ns"].iloc[0] < run.samples["event_time_ns"].iloc[0]
-
-
 # --- a job that runs already ---------------------------------------------------------------------
 
 WRITING = """
@@ -246,24 +221,6 @@ def test_a_running_job_is_profiled_once(tmp_path: Path) -> None:
     assert set(run.samples["pid"]) == {job.pid}
     assert by_subject(EVENT.analyse(run))["standing out"].verdict == "inconclusive"
     assert list(EVENT.figures(run))[::-1][0] == "time_line"
-
-
-@needs_perf
-def test_waiting_for_a_running_job_can_be_stopped(tmp_path: Path, home: Path) -> None:
-    log = tmp_path / "log"
-    log.touch()
-    stop = threading.Event()
-    timer = threading.Timer(0.5, stop.set)
-    timer.start()
-    with subprocess.Popen(["sleep", "60"]) as job:
-        given = {"job": "running", "job_pid": job.pid, "job_log": str(log), **NAMED}
-        with pytest.raises(
-            MeasurementError, match=r"was not seen to begin .* until it was stopped"
-        ):
-            EVENT.measure(make(**given), stop=stop)
-        job.kill()
-    timer.join()
-    assert list((home / "runs").iterdir()) == []
 
 
 # --- interrupted, and without perf ---------------------------------------------------------------
@@ -316,20 +273,6 @@ burn(40); print("end abc")
     (saved,) = runs()
     assert (saved.status, saved.stopped) == ("saved", "interrupted")
     assert sorted(load(saved.id).samples["round"].unique()) == [0, 1]
-
-
-def test_without_perf_it_says_what_to_install_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(signal, "signal", lambda *_: None)  # main() takes SIGTERM over
-    with pytest.raises(SystemExit) as ended:
-        main(["run", EVENT.name, "-p", "budget_s=1"])
-    assert ended.value.code == 2  # nothing was measured
-    said = capsys.readouterr().err
-    assert said.startswith("perflib: perf is not installed (or not on PATH). Install")
-    assert "Traceback" not in said
-    assert not (home / "runs").exists()
 
 
 # --- analysis ------------------------------------------------------------------------------------

@@ -120,15 +120,6 @@ def test_without_anything_that_stands_out_nothing_is_marked() -> None:
     assert_nothing_is_cut_off(figure)
 
 
-def test_counting_only_is_said() -> None:
-    one = comparison(rounds=1)
-    with themed():
-        drawn = [shared.additional_time(one), figures.cost_on_both(one)]
-    for figure in drawn:
-        assert "counting only" in texts(figure)
-        assert_nothing_is_cut_off(figure)
-
-
 def test_costs_on_both_cores_stand_side_by_side() -> None:
     compared = comparison()
     with themed():
@@ -147,21 +138,6 @@ def test_cycles_have_powers_of_ten() -> None:
     with themed():
         assert "(10⁶ cycles)" in texts(shared.additional_time(comparison(unit="cycles")))
         assert "(10⁹ cycles)" in texts(figures.cost_on_both(comparison(unit="cycles")))
-
-
-def test_a_new_function_is_called_new() -> None:
-    with themed():
-        table = comparison(factor=1.0)
-        counts = np.tile(4000 * SHARES, 5)
-        rows = pd.DataFrame({"function": NAMES * 5, "samples": counts, "cost": counts * 1e6})
-        rows["round"] = np.repeat(np.arange(5), 8)
-        before = rows[rows["function"] != NAMES[3]]
-        table = compare(
-            pd.concat([before.assign(configuration=0), rows.assign(configuration=8)]), 0, 8
-        )
-        figure = shared.additional_time(table)
-    assert "\nnew" in texts(figure)
-    assert_nothing_is_cut_off(figure)
 
 
 # --- entry, time line ----------------------------------------------------------------------------
@@ -226,14 +202,3 @@ def test_the_time_line_shows_begin_end_and_what_was_missed() -> None:
     assert highest == 1
     assert len(figure.axes[0].patches) == 2, "begin and end were missed"
     assert_nothing_is_cut_off(figure)
-
-
-def test_a_long_event_has_wider_bins_and_samples_outside_are_shown() -> None:
-    times_ms = np.concatenate([[-5e3], np.linspace(0, 29e3, 5000), [31e3]])
-    with themed():
-        figure = figures.time_line(one_event(times_ms, 30_000))
-    area, _, bins = histogram(figure)
-    assert area == pytest.approx(36 * 5002)
-    assert bins <= 1002
-    assert "samples per 36 ms" in texts(figure)
-    assert len(figure.axes[0].patches) == 0, "nothing was missed"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any
 
 import numpy as np
@@ -183,15 +182,6 @@ def test_without_run_delay_nothing_is_said_of_other_tasks() -> None:
     assert found["cpu1 taken"].verdict == "inconclusive"
     assert found["cpu1 stolen"].verdict == "inconclusive"
     assert not named(found)
-
-
-def test_probes_that_are_all_missing_leave_a_table_without_them() -> None:
-    gone = {f"{kind}_{when}_ns": np.nan for kind in ("probe", "chain") for when in
-            ("before", "after")}  # fmt: skip
-    found = findings(bracketed(13, seconds=15).assign(**gone))
-    assert "cpu0 interference" in found
-    assert "cpu0 clock" not in found
-    assert not any(math.isnan(found[f"cpu{cpu} total"].effect) for cpu in (0, 1))
 
 
 def test_two_runs_are_compared_by_their_times_when_alone() -> None:

@@ -133,26 +133,6 @@ def test_probes_that_see_one_state_must_be_equally_long_or_nothing_follows() -> 
     assert found["cpu1"].reasons[-1].numbers == {"difference": pytest.approx(10)}
 
 
-def test_start_times_are_optional_and_order_does_not_matter() -> None:
-    table = samples(slow={2: 0.12})
-    shuffled = table.drop(columns=["start_ns", "position"]).sample(frac=1, random_state=1)
-    found = findings(shuffled)
-    assert found["cpu2"].verdict == "supported"
-    assert found["cpu0"].verdict == "refuted"
-
-
-def test_rows_whose_conditions_failed_are_not_used() -> None:
-    table = samples(cores=2, rounds=80)
-    wrong = table["cpu"].eq(1) & table["event"].lt(10)
-    table.loc[wrong, "time_ns"] *= 3
-    assert findings(table)["cpu1"].verdict == "supported"
-    table["ok"] = ~wrong
-    assert findings(table)["cpu1"].verdict == "refuted"
-    table["ok"] = False
-    with pytest.raises(UserError, match="no sample is usable"):
-        findings(table)
-
-
 def test_events_missing_on_one_core_do_not_make_it_fast() -> None:
     table = samples(cores=2, rounds=100, noise=0.01)
     gone = table["cpu"].eq(1) & table["event"].gt(9) & (table["round"] % 2 == 0)
@@ -231,15 +211,6 @@ def test_the_pilot_measures_with_the_journal_open_and_the_settings_in_force(
     monkeypatch.setattr(KV, "pilot", watched)
     KV.measure(KV.Params.make({"budget_s": 0.2, "events": 3}))
     assert order == ["settings", "pilot"]
-
-
-def test_a_plan_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perflib.measure.process.Worker.start", lambda _: pytest.fail("started"))
-    plan = KV.plan(KV.Params.make({"code_kib": 600}))
-    assert set(plan) == {"cores", "copies"}
-    assert plan["copies"] > 1
-    command = KV.plan(KV.Params.make({"job": "command", "job_command": "true"}))
-    assert command["copies"] is None  # the code of a user's job is not ours to copy
 
 
 # --- the schedule ------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from perflib.experiments.memory_levels import experiment
 from perflib.experiments.memory_levels.analyse import tables
 from perflib.experiments.memory_levels.claims import UNCLAIMED, UNCLAIMED_NEXT
 from perflib.model.finding import Finding
-from perflib.stats.decide import Verdict
 from tests.experiments.memory_levels.memory_samples import (
     CACHES,
     KIB,
@@ -22,7 +20,6 @@ from tests.experiments.memory_levels.memory_samples import (
     MIB,
     REQUIRED,
     SIZES,
-    beside_sibling,
     findings,
     machine,
     page_reach,
@@ -30,7 +27,6 @@ from tests.experiments.memory_levels.memory_samples import (
     samples,
 )
 
-VERDICTS: tuple[Verdict, ...] = ("supported", "refuted", "inconclusive")
 UNKNOWN = (UNCLAIMED, UNCLAIMED_NEXT)
 FEW = tuple(size for size in SIZES if size <= 16 * MIB)
 
@@ -303,28 +299,6 @@ def test_two_runs_of_one_machine_do_not_differ() -> None:
 
 
 # --- declarations --------------------------------------------------------------------------------
-
-
-def test_every_claim_has_its_three_sentences() -> None:
-    """Of each finding, whatever its verdict was; together they cover what is declared."""
-    reach = {"page_reach": page_reach(backed=True)}
-    provenance = {"machine": machine(claims={"L1d": CACHES["L1d"]}), "plan": reach}
-    made = findings(samples(cores=(0, 1)), provenance=provenance)
-    small = samples(orders=["window"], backings=["4k"], array_bytes=FEW)
-    made |= findings(beside_sibling(small, part={"L1d": 0.75}))
-    assert {one.of for one in made.values()} == set(experiment.claims)
-    for one in made.values():
-        for verdict in VERDICTS:
-            sentence = replace(one, verdict=verdict).plain
-            assert sentence
-            assert "{" not in sentence
-
-
-def test_each_plot_has_its_table_and_all_are_declared() -> None:
-    run = run_of(samples(cores=(0, 1), rounds=3))
-    assert set(experiment.derived(run)) == set(experiment.tables)
-    assert set(experiment.drawings(run)) == set(experiment.plots)
-    assert set(experiment.plots) <= set(experiment.tables)
 
 
 def test_a_run_of_an_earlier_schema_is_read() -> None:

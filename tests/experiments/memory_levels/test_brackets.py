@@ -225,17 +225,6 @@ def test_probes_that_are_none_are_left_out(wrong: float) -> None:
     assert findings(made)["L1d"].verdict == "supported"
 
 
-def test_chains_may_be_missing() -> None:
-    made = busy(part=SPLIT).drop(columns=["chain_before_ns", "chain_after_ns"])
-    assert findings(made)["L2 capacity"].verdict == "supported"
-
-
-def test_a_machine_that_is_not_described_has_no_caches_of_its_own() -> None:
-    found = findings(busy(part=SPLIT), provenance={})
-    assert not names(found)
-    assert found["memory"].verdict == "supported"
-
-
 # --- which caches are the core's own -------------------------------------------------------------
 
 
@@ -249,10 +238,6 @@ def test_own_caches_are_those_of_a_core_and_its_threads() -> None:
     for place in described["cpus"]:
         place["siblings"] = [0, 1] if place["cpu"] < 2 else [2, 3]
     assert own_bytes(described, 0) == MIB
-
-
-def test_a_last_level_cache_is_never_a_cores_own() -> None:
-    assert own_bytes(machine(cores=[0]), 0) == MIB
 
 
 def test_a_published_tlb_says_so_in_its_name() -> None:

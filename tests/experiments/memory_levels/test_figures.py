@@ -7,16 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from perflib.experiments.memory_levels import figures, tables
 from perflib.experiments.memory_levels.table import MemoryTable, tlb_reaches
 from perflib.lab.theme import figures as figures_of
-from perflib.lab.theme import png
 from tests.experiments.memory_levels.memory_samples import (
     KIB,
     MIB,
-    REQUIRED,
     machine,
     run_of,
     samples,
@@ -97,20 +94,3 @@ def test_cores_are_compared_by_size() -> None:
     assert y[x > 70 * MIB / KIB] == pytest.approx(40, abs=6)
     assert np.abs(y[x < 64]).max() < 6
     assert "(%)" in axes.get_ylabel()
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        {"rounds": 1},
-        {"array_bytes": [64 * KIB]},
-        {"cores": range(10), "rounds": 2, "orders": ["window"], "backings": ["4k"]},
-        {"backings": ["mine"], "orders": ["theirs"]},
-    ],
-)
-def test_every_run_can_be_drawn_and_saved(made: dict[str, Any]) -> None:
-    table = samples(**{"rounds": 3, **made})
-    for run in (run_of(table), run_of(table[REQUIRED], provenance={})):
-        drawn = figures_of(run)
-        assert all(isinstance(figure, Figure) for figure in drawn.values())
-        assert png(drawn["latency"]).startswith(b"\x89PNG")

@@ -21,8 +21,7 @@ from perflib.machine.settings.changes import settings
 from perflib.measure import arrays as memory_arrays
 from perflib.measure.arrays import SAMPLE, Arrays
 from perflib.measure.pages import backings
-from perflib.measure.pages.backings import resolve, why_not, with_pool
-from perflib.measure.pages.kinds import DATA_BACKINGS
+from perflib.measure.pages.backings import why_not, with_pool
 from perflib.model.errors import MeasurementError, UserError
 from perflib.store.run_files import load, runs
 from tests.experiments.commands import command
@@ -31,7 +30,6 @@ from tests.experiments.memory_levels.memory_samples import KIB, MIB, REQUIRED, s
 CPUS = sorted(os.sched_getaffinity(0))
 CPU = CPUS[0]
 POOL = Path("/proc/sys/vm/nr_hugepages")
-GIGANTIC_POOL = Path("/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages")
 TINY: dict[str, Any] = {
     "budget_s": 0.3, "largest_mib": 1, "smallest_kib": 16, "sizes_per_doubling": 1,
     "trial_ms": 0.05, "repeats": 2, "orders": ["window", "sequential"],
@@ -165,12 +163,6 @@ def test_orders_are_those_of_the_kernel() -> None:
     assert {*ORDERS, "spread"} == set(memory_arrays.ORDERS)
 
 
-def test_planning_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is measured beforehand is measured in the pilot, with the journal open."""
-    monkeypatch.setattr(Arrays, "__init__", lambda *_: pytest.fail("a worker was started"))
-    assert "configurations" not in experiment.plan(params())
-
-
 def test_each_core_order_backing_and_size_is_a_configuration_once() -> None:
     made = plan(backings=["4k"], cores=CPUS[:2], orders=["window", "random", "window"])
     found = [ArrayConfiguration(*one) for one in made["configurations"]]
@@ -230,20 +222,6 @@ def test_the_pool_is_reserved_and_given_back() -> None:
     assert POOL.read_text() == before
     assert set(run.samples["backing"]) == {"hugetlb"}
     assert run.samples["ok"].all()
-
-
-@pytest.mark.slow  # the kernel gathers 4 GiB for them
-def test_pages_of_1_gib_are_reserved_used_and_given_back() -> None:
-    absent = resolve(["hugetlb_1g"], tuple(DATA_BACKINGS), 4, {})["absent"]
-    if absent:
-        pytest.skip(absent["hugetlb_1g"])
-    before = GIGANTIC_POOL.read_text()
-    run = experiment.measure(params(backings="4k,hugetlb_1g"))
-    assert GIGANTIC_POOL.read_text() == before
-    assert set(run.samples["backing"]) == {"4k", "hugetlb_1g"}
-    assert run.samples["ok"].all()
-    control = {finding.about.get("backing"): finding for finding in experiment.analyse(run)}
-    assert "a page of 1 GiB" in control["hugetlb_1g"].claim
 
 
 def test_as_many_pages_of_1_gib_are_reserved_as_an_array_and_the_control_take(
@@ -430,27 +408,3 @@ def test_a_short_run_from_the_command_line(
     samples(rounds=4)[REQUIRED].to_csv(path, index=False)
     assert command("analyse", "memory_levels", "--samples", str(path)) == 0
     assert "memory" in capsys.readouterr().out
-
-
-def test_a_run_is_interrupted_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Trials.take
-    taken: list[float] = []
-
-    def take(self: Trials, round_: int, one: int) -> Any:
-        if len(taken) > 20:
-            raise SystemExit
-        columns = real(self, round_, one)
-        taken.extend(columns.get("time_ns", []))
-        return columns
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Trials, "take", take)
-        with pytest.raises(SystemExit):
-            experiment.measure(params(backings="4k"))
-    ((name, status),) = [(entry.id, entry.status) for entry in runs()]
-    assert status == "interrupted"
-    run = experiment.resume(name)
-    assert run.samples["time_ns"].tolist()[: len(taken)] == taken
-    assert len(run.samples) > len(taken)
-    counts = run.samples.groupby(["round", "order", "array_bytes"]).size()
-    assert (counts % 2 == 0).all()

@@ -6,7 +6,6 @@ import itertools
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from perflib.experiments.memory_levels import tables
@@ -151,17 +150,6 @@ def test_cycles_of_a_user_are_taken_as_they_are() -> None:
     assert np.exp(table.values(*WINDOW, "latency_cycles")) == pytest.approx(7.0)
 
 
-def test_missing_cells_are_no_obstacle() -> None:
-    made = samples(rounds=12)
-    generator = np.random.default_rng(1)
-    some = made[generator.random(len(made)) > 0.5]
-    whole = some["array_bytes"].isin(SIZES[3:9:2]) & (some["order"] == "window")
-    table = MemoryTable(some[~whole], machine())
-    assert len(table.curve(*WINDOW)) == len(SIZES) - 3
-    assert [claim.agrees for claim in table.matches.claims] == [True] * 3
-    assert np.isfinite(table.difference(("random", "4k"), WINDOW, table.beyond(MIB)).half_width)
-
-
 def test_parts_of_the_curve() -> None:
     table = MemoryTable(samples(rounds=2), machine())
     assert table.sizes[table.beyond(32 * MIB)].tolist() == [s for s in SIZES if s >= 64 * MIB]
@@ -189,13 +177,6 @@ def test_one_round_has_no_interval() -> None:
 )
 def test_order_in_which_levels_are_looked_for(orders: list[str], expected: str) -> None:
     assert primary(orders, ["thp", "4k"]) == (expected, "4k")
-
-
-def test_rows_that_are_not_ok_are_left_out() -> None:
-    made = samples(rounds=4)
-    wrong = made.assign(ok=False, latency_ns=1e9)
-    table = MemoryTable(pd.concat([made, wrong]), machine())
-    assert table.curve(*WINDOW)["latency_ns"].max() < 1e3
 
 
 def test_repeats_above_their_minimum() -> None:

@@ -142,12 +142,6 @@ def test_waits_hide_behind_what_a_burst_takes_anyway() -> None:
 # --- what is planned -----------------------------------------------------------------------------
 
 
-def test_planning_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    for worker in (Arrays, Streams):
-        monkeypatch.setattr(worker, "__init__", lambda *_: pytest.fail("a worker was started"))
-    assert "configurations" not in experiment.plan(params())
-
-
 def test_a_memory_policy_is_refused() -> None:
     with pytest.raises(UserError, match="memory_policy: 'interleave' decides where memory comes"):
         experiment.plan(params(memory_policy="interleave"))

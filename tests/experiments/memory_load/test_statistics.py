@@ -15,10 +15,8 @@ import pytest
 from perflib.experiments.memory_load import experiment
 from perflib.experiments.memory_load.analyse import peak_gb_s
 from perflib.experiments.memory_load.table import LoadTable
-from perflib.model.errors import UserError
 from tests.experiments.memory_load.load_samples import (
     MOST_GB_S,
-    REQUIRED,
     findings,
     nothing,
     queue,
@@ -149,21 +147,6 @@ def test_one_core_is_a_clear_sentence() -> None:
     assert (rise.verdict, knee.verdict) == ("inconclusive", "inconclusive")
     assert "no other core that could load memory" in rise.reason
     assert "core_moves_less" not in found
-
-
-def test_the_required_columns_are_enough_and_latency_may_be_missing() -> None:
-    rows = samples(11, queue)
-    few = rows[[*REQUIRED, "latency_ns"]]
-    assert findings(few)["latency_rises"][0].verdict == "supported"
-    without = rows[rows["what"] == "bandwidth"][REQUIRED]
-    found = findings(without)
-    assert "latency_rises" not in found
-    assert found["more_together"][0].verdict == "supported"
-
-
-def test_nothing_usable_is_a_sentence() -> None:
-    with pytest.raises(UserError, match="no sample is usable"):
-        findings(samples(12).assign(ok=False))
 
 
 def test_the_tables_hold_what_findings_say() -> None:

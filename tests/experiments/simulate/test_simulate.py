@@ -343,10 +343,3 @@ def test_bad_input_is_a_sentence_and_leaves_nothing(
     assert call("simulate", *words) == 2
     assert why in capfd.readouterr().err
     assert not list(tmp_path.rglob("*.journal"))
-
-
-@needs_valgrind
-def test_a_program_that_fails_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert call("simulate", "--geometry", "Haswell", "--", "false") == 1
-    assert "ended with exit status 1" in capfd.readouterr().err
-    assert not list(tmp_path.rglob("*.parquet"))

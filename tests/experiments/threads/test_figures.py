@@ -68,14 +68,6 @@ def test_the_cost_lies_beside_the_limit_and_the_published_one() -> None:
     assert np.asarray(dots.lines[0].get_xdata()) == pytest.approx([np.exp(0.4)] * 4, rel=0.05)
 
 
-def test_versions_of_a_users_own_and_none() -> None:
-    frame = samples(versions={"none": (), "formula+queue": ("formula", "queue")}, rounds=4)
-    found = drawn(frame, versions=["none", "formula+queue"])
-    assert [axes.get_title(loc="left") for axes in found["waits"].axes] == ["none", "formula+queue"]
-    assert found["waits"].axes[0].texts[0].get_text() == "no lock was waited for"
-    assert "Jones 2015 (VTune, 8 threads)" not in legend(found["overhead"])
-
-
 def test_a_running_job_has_what_its_profile_says() -> None:
     frame = samples(versions={"running": ("formula",)}, rounds=12)
     frame = frame[frame["configuration"] == "profiled"].assign(round=0, self_report=None)
@@ -100,11 +92,6 @@ def test_every_plot_has_its_table_and_the_calibration_stands_beside_the_publishe
     other = derived(versions={"none": ()})
     assert other["calibration"]["published_speedup"].isna().all()
     assert other["gains"].empty
-
-
-def test_without_a_profile_nothing_is_drawn() -> None:
-    frame = samples(rounds=2)[["version", "configuration", "round", "threads", "job_time_s"]]
-    assert drawn(frame) == {}
 
 
 def test_what_is_drawn_of_recordings_needs_them() -> None:

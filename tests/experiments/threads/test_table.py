@@ -10,7 +10,6 @@ import pytest
 
 from perflib.experiments.threads.table import ThreadTable, removed
 from perflib.measure.jobs.event_loop import VERSIONS
-from perflib.model.errors import UserError
 from tests.experiments.threads.thread_samples import SHARES, network, samples
 
 ONE_POINT = {"Final": ("output",)}
@@ -81,14 +80,6 @@ def test_segments_of_one_recording_count_as_rounds() -> None:
     (wait,) = table.waits("running")
     assert table.first_of("running", [wait.lock]).total() == 12
     assert math.isnan(wait.reported.effect)
-
-
-def test_rows_that_cannot_be_used_are_left_out_or_refused() -> None:
-    frame = samples(rounds=4)
-    wrong = frame.assign(ok=frame["round"] != 0)
-    assert 0 not in set(ThreadTable(wrong).rows["round"])
-    with pytest.raises(UserError, match="no sample is usable"):
-        ThreadTable(frame.assign(ok=False))
 
 
 # --- intervals -----------------------------------------------------------------------------------

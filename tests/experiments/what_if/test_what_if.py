@@ -158,15 +158,6 @@ def test_one_thread_and_a_target_that_never_runs_are_named() -> None:
     assert "f by its profile" not in said
 
 
-def test_a_target_without_trials_of_its_own_says_nothing() -> None:
-    samples = trials(9, {FUNCTION: 20.0})
-    samples = samples[samples["way"].isin(["control", "again"])]
-    assert set(found(samples)) == {"control"}
-    one_round = trials(9, {FUNCTION: 20.0}, rounds=1)
-    assert found(one_round)["f 50 % faster"].verdict == "inconclusive"
-    assert GainTable(one_round).half_width() == float("inf")
-
-
 def test_tables_and_figures() -> None:
     samples = trials(10, {FUNCTION: 30.0, LOCK: 0.0})
     run = made_run(EXPERIMENT, samples)

@@ -92,13 +92,6 @@ def test_a_gap_is_not_bridged() -> None:
     ]
 
 
-def test_what_could_not_be_read_stays_unknown_when_merged() -> None:
-    parts = [interval(1, [np.nan, 1.0]), interval(2, [np.nan, np.nan])]
-    merged = coarser(np.concatenate(parts), 4)
-    assert np.isnan(merged["value"][0])
-    assert merged["value"][1] == 1.0
-
-
 def test_a_record_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
     files = CountFiles(tmp_path, 10**9)
     for second in (1, 2):
@@ -199,15 +192,6 @@ def test_a_series_is_bounded_and_adds_up() -> None:
     assert ends == sorted(ends)
     assert ends[-1] == 4999 * SECOND
     assert (first["span_ns"] == first["elapsed_ns"]).all()  # there was no gap
-
-
-def test_a_gap_shows_as_span_without_counting() -> None:
-    series = Series(1)
-    for second in (1, 2, 10):
-        series.add(interval(second, [1.0]))
-    table = series.table([module.Counted("a", "s", "")])
-    assert table["start_ns"].tolist() == [0, SECOND, 9 * SECOND]
-    assert table["elapsed_ns"].sum() == 3 * SECOND
 
 
 # --- counting ------------------------------------------------------------------------------------

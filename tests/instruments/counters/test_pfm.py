@@ -42,13 +42,6 @@ def test_encodings_known_from_the_manuals(pmu: str, name: str, config: int) -> N
 
 
 @needs_libpfm
-def test_domains_and_second_words() -> None:
-    assert pfm.encode("skx", "INST_RETIRED:u").exclude_kernel
-    assert pfm.encode("skx", "INST_RETIRED:k").exclude_user
-    assert pfm.encode("spr", "MEM_TRANS_RETIRED:LOAD_LATENCY:ldlat=50").config1 == 50
-
-
-@needs_libpfm
 @pytest.mark.parametrize(
     ("pmu", "name", "words"),
     [
@@ -194,17 +187,3 @@ def test_the_environment_is_put_back(before: str | None) -> None:
     assert (
         run(code, **given).splitlines() == [repr(before), str(before)][: 2 if before != "" else 1]
     )
-
-
-def test_importing_loads_no_library() -> None:
-    code = (
-        "import perflib.instruments.counters.events\n"
-        "print('libpfm' in pathlib.Path('/proc/self/maps').read_text())"
-    )
-    assert run(code) == "False"
-
-
-def test_nearest_does_not_mind_case_and_may_find_nothing() -> None:
-    assert pfm.nearest("cycels", ["Cycles", "instructions"]) == ": did you mean 'Cycles'?"
-    assert pfm.nearest("zzz", ["cycles"]) == ""
-    assert pfm.nearest("x", []) == ""

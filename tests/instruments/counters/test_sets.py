@@ -30,7 +30,6 @@ from perflib.instruments.counters.sets import (
     sets,
 )
 from perflib.model.errors import UserError
-from tests.instruments.counters.libpfm import needs_libpfm
 
 
 def counts(**values: float | tuple[float, float]) -> pd.DataFrame:
@@ -136,18 +135,6 @@ def test_a_ratio_by_hand() -> None:
     assert (row["set"], row["status"]) == ("mine", "scaled")
 
 
-def test_terms_are_added_and_subtracted() -> None:
-    table = counts(
-        instructions=1000.0,
-        branches_taken=(100, 3),
-        branches_taken_mispredicted=(20, 4),
-    )
-    row = by_ratio(ratio_table(table))["taken-branches-predicted-per-instruction"]
-    assert row["value"] == pytest.approx(0.08)
-    assert row["error"] == pytest.approx(0.005)
-    assert row["formula"] == "(branches-taken - branches-taken-mispredicted) / (instructions)"
-
-
 def test_propagation_agrees_with_simulation() -> None:
     generator = np.random.default_rng(0)
     above, below = generator.normal(300, 6, 20_000), generator.normal(200, 3, 20_000)
@@ -219,12 +206,6 @@ def test_a_set_by_the_processor_has_what_its_formulas_need() -> None:
     assert names_here("software", "skx") == list(sets()["software"].events)
 
 
-@needs_libpfm
-def test_a_set_by_a_processor_without_formulas_has_all_its_events() -> None:
-    """Each says why it cannot be counted."""
-    assert names_here("topdown-l1", "zen3") == list(sets()["topdown-l1"].events)
-
-
 def test_cores_that_are_shared_count_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pfm, "missing", str)
     monkeypatch.setattr(pfm, "this_cpu", lambda: "skx")
@@ -236,22 +217,6 @@ def test_cores_that_are_shared_count_cores(monkeypatch: pytest.MonkeyPatch) -> N
     assert "cycles" in names_here("topdown-memory")
     monkeypatch.setattr(pfm, "this_cpu", lambda: "spr")
     assert names_here("topdown-l1")[:2] == ["cycles", "issue-slots"]
-
-
-@pytest.mark.parametrize(
-    ("pmu", "without"),
-    [
-        ("hsw", set()),
-        ("skx", {"topdown-retiring"}),
-        ("icl", {"topdown-retiring"}),
-        ("spr", {"topdown-retiring", "topdown-execution"}),
-        ("zen4", {"topdown-execution"}),
-        pytest.param("zen3", set(), marks=needs_libpfm),
-    ],
-)
-def test_a_name_for_several_sets(pmu: str, without: set[str]) -> None:
-    every = [name for name in sets() if sets()[name].by_processor]
-    assert expand("topdown", pmu) == [name for name in every if name not in without]
 
 
 def test_a_wrong_name_of_a_set() -> None:
@@ -302,10 +267,3 @@ def test_several_runs_stand_beside_each_other() -> None:
     assert made.loc["BR_TM"].isna().all()
     with pytest.raises(UserError, match="give one run"):
         monitor_table({})
-
-
-def test_what_was_not_counted_says_so_in_the_table() -> None:
-    made = monitor_table(counts(cycles=(1e9, 1e7), instructions=math.nan))
-    assert list(made.loc["CYC"]) == [1e9, 1e7, "scaled"]
-    assert made["status"]["INS/CYC"] == "needs instructions: absent: no such counter"
-    assert made["status"]["LD"] == "needs loads: not counted"

@@ -122,14 +122,6 @@ def test_counts_begin_at_zero_and_are_those_of_the_files(machine: Path) -> None:
         assert counts.remarks == []
 
 
-def test_one_column_a_cpu(machine: Path) -> None:
-    with SystemCounts(["cpu-steal", "softirqs-timer"], cpus=[1, 0], root=machine) as counts:
-        assert counts.columns == [(n, c) for n in ("cpu-steal", "softirqs-timer") for c in (0, 1)]
-        change(machine, "proc/stat", "cpu0 10 0 1 4 0 0 0 9 0 0\ncpu1 20 0 2 5 0 0 0 1 0 0")
-        change(machine, "proc/softirqs", softirqs((100, 300), (10, 20)))
-        assert counts.read().tolist() == [2 * TICK_MS, TICK_MS, 0, 100]
-
-
 def test_a_cpu_that_goes_and_comes_back(machine: Path) -> None:
     with (
         SystemCounts(["softirqs", "run-queue-delay"], cpus=[0, 1], root=machine) as apart,
@@ -148,15 +140,6 @@ def test_a_cpu_that_goes_and_comes_back(machine: Path) -> None:
         )
         assert apart.read().tolist() == [10, 5, 1, 5]
         assert together.read().tolist() == [15, 6]
-
-
-def test_a_cpu_that_was_offline_at_first_counts_from_its_return(machine: Path) -> None:
-    change(machine, "proc/softirqs", softirqs((100,), (10,), cpus=(0,)))
-    with SystemCounts(["softirqs"], root=machine) as counts:
-        change(machine, "proc/softirqs", softirqs((101, 5_000_000), (10, 0)))
-        assert counts.read().tolist() == [1]
-        change(machine, "proc/softirqs", softirqs((101, 5_000_004), (10, 0)))
-        assert counts.read().tolist() == [5]
 
 
 def test_a_count_of_32_bits_wraps(machine: Path) -> None:
@@ -192,34 +175,6 @@ def test_a_file_that_vanishes_is_missing_and_comes_back(machine: Path) -> None:
         assert counts.read().tolist() == [MISSING, 0]
         change(machine, f"{GROUP}/cpu.stat", "usage_usec 25")
         assert counts.read().tolist() == [15, 0]
-
-
-def test_why_a_file_cannot_be_read_is_remarked(
-    machine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with SystemCounts(["vm-page-faults"], root=machine) as counts:
-        real = os.pread
-
-        def gone(*_: int) -> bytes:
-            raise OSError(19, "No such device")
-
-        monkeypatch.setattr(os, "pread", gone)
-        assert counts.read().tolist() == [MISSING]
-        monkeypatch.setattr(os, "pread", real)
-        assert counts.read().tolist() == [0]
-        assert counts.remarks == [f"{machine}/proc/vmstat: No such device"]
-
-
-@pytest.mark.parametrize(
-    "content", ["", "CPU", "CPU0\nTIMER: x", "\0\0", "pgfault -1", "cpu0 a b", "some total=x"]
-)
-def test_a_file_that_says_something_else_is_missing(machine: Path, content: str) -> None:
-    files = {count.file for count in SYSTEM_COUNTS.values() if count.file.startswith("proc")}
-    every = [name for name, why in names(root=machine).items() if not why]
-    with SystemCounts(every, root=machine) as counts:
-        for file in files:
-            trees.write(machine, {file: content})
-        assert (counts.read() == MISSING).all()
 
 
 # --- control groups ------------------------------------------------------------------------------

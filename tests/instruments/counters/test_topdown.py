@@ -32,7 +32,6 @@ from perflib.instruments.counters.topdown import (
     models,
     table_of,
 )
-from perflib.model.errors import UserError
 from tests.instruments.counters.libpfm import needs_libpfm
 
 RECORDED = tomllib.loads((Path(__file__).parents[2] / "data/topdown/recorded.toml").read_text())
@@ -100,15 +99,6 @@ def test_codes_that_libpfm_has_wrong_are_intels() -> None:
     assert event("slots-mispredicted", cpu="spr").config == 0x8A4
     assert event("slots-memory-stalled", cpu="spr").config == 0x10A4
     assert event("slots-backend-stalled:u", cpu="spr").cpu == "spr"
-
-
-def test_processors_by_name() -> None:
-    for name, found in (("skx", "skx"), ("clx", "skx"), ("bdw_ep", "bdw"), ("zen4", "zen4")):
-        model = model_of(name)
-        assert model is not None
-        assert model.name == found
-    with pytest.raises(UserError, match="unknown CPU"):
-        model_of("skxx")
 
 
 @needs_libpfm
@@ -255,20 +245,6 @@ def test_where_threads_share_a_core_its_slots_are_shared() -> None:
     found = by_name(table_of(counts(mine), "skx"))
     assert found["retiring"] == pytest.approx(TRUTH["retiring"])
     assert found["frontend-bound"] == pytest.approx(TRUTH["frontend-bound"])
-
-
-def test_a_branch_of_a_formula_goes_by_the_counts() -> None:
-    few = pipeline("bdw", 1e9)
-    many = dict(few, instructions=2e9)
-    assert (
-        by_name(table_of(counts(few), "bdw"))["memory-bound"]
-        > (by_name(table_of(counts(many), "bdw"))["memory-bound"])
-    )
-    quick = dict(few, **{"cycles-not-delivered": 0.05e9})  # then an empty scheduler is no front end
-    assert (
-        by_name(table_of(counts(quick), "bdw"))["memory-bound"]
-        < (by_name(table_of(counts(few), "bdw"))["memory-bound"])
-    )
 
 
 # --- uncertainty ---------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,6 @@ from perflib.instruments.joblog.logformat import FORMATS, LogFormat
 from perflib.model import expressions
 from perflib.model.errors import UserError
 
-ATHENA = FORMATS["athena"]
 NAMED = LogFormat(r"begin (?P<event>\w*)", r"end (?P<event>\w*)(?: in (?P<seconds>\S+))?")
 
 # As in the source document: G4SimTimer counts from one, the event loop from zero.
@@ -119,13 +117,6 @@ def test_what_is_no_whole_event_is_a_problem(
     assert problems == ([problem] if problem else [])
 
 
-def test_end_without_name_among_several_open_events_is_a_problem() -> None:
-    events, problems = parsed(b"begin 1\nbegin 2\nend \n", NAMED)
-    assert events == []
-    assert problems[0] == "line 3 ends an event, but 2 events are open: 'end '"
-    assert len(problems) == 3
-
-
 def test_without_names_in_the_end_events_come_one_after_the_other() -> None:
     one_at_a_time = LogFormat(r"begin (?P<event>\d+)", "end")
     events, problems = parsed(b"begin 1\nbegin 2\nend\nend\nbegin 3\nend\n", one_at_a_time)
@@ -134,34 +125,6 @@ def test_without_names_in_the_end_events_come_one_after_the_other() -> None:
         "event 1 began at line 1 and never ended before event 2 began at line 2",
         "line 4 ends an event, but no event is open: 'end'",
     ]
-
-
-def test_time_of_a_line_is_that_of_its_newline() -> None:
-    log = [(0, b"noise\nbeg"), (1, b"in 7"), (5, b"3\nend"), (9, b" 73 in 0.25\nbegin")]
-    events, problems = parsed(log, NAMED)
-    assert events == [JobEvent(73, 5, 9, 0.25)]
-    assert problems == []
-
-
-def test_long_number_is_a_name() -> None:
-    digits = "9" * 4000  # more than int() takes where the limit on digits is low
-    events, _ = parsed(f"begin {digits}\nend {digits}\n".encode(), NAMED)
-    assert events[0].label == digits
-
-
-def test_begin_is_told_before_anything_else_is_read() -> None:
-    told: list[Begun] = []
-
-    def chunks() -> Iterator[tuple[int, bytes]]:
-        yield 3, b"begin 73\nbegin x"
-        assert told == [Begun(73, 3)]
-        yield 5, b"\nend 73\nbegin \n"
-        assert told == [Begun(73, 3), Begun("x", 5)]
-
-    problems: list[str] = []
-    assert list(parse(chunks(), NAMED, problems, told.append)) == [JobEvent(73, 3, 5)]
-    assert len(told) == 2  # not the one without a name
-    assert len(problems) == 2
 
 
 # --- several jobs in one log -------------------------------------------------------------------

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from perflib.instruments.joblog.joblog import Begun, JobEvent
+from perflib.instruments.joblog.joblog import JobEvent
 from perflib.instruments.joblog.jobrun import JobError, JobResult, job_argv, run_job, too_short
 from perflib.instruments.joblog.logformat import LogFormat
 from perflib.model.errors import MeasurementError, UserError
-from tests.processes import is_gone, open_files
+from tests.processes import is_gone
 
 NAMED = LogFormat(r"begin (?P<event>\w*)", r"end (?P<event>\w*)(?: in (?P<seconds>\S+))?")
 
@@ -114,13 +114,6 @@ def test_lines_read_at_once_are_a_problem() -> None:
     assert too_short(run("print('begin 1'); time.sleep(0.02); print('end 1')").events) == []
 
 
-def test_job_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(MeasurementError, match=r"'no-such-job' cannot be started.*on PATH"):
-        run_job(["no-such-job"], NAMED, environment={"PATH": str(tmp_path)}, timeout_s=1)
-    with pytest.raises(UserError, match="empty"):
-        run_job([], NAMED, timeout_s=1)
-
-
 def test_no_terminal_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> tuple[int, int]:
         raise OSError(2, "No such file or directory")
@@ -158,31 +151,7 @@ def test_interruption_kills_the_job() -> None:
     assert is_gone(int(pids[0]))
 
 
-def test_no_file_descriptor_is_left_open() -> None:
-    before = open_files()
-    run("pass")
-    with pytest.raises(MeasurementError):
-        run_job(["no-such-job"], NAMED, timeout_s=1)
-    assert open_files() == before
-
-
 # --- told of begins, and held before the start ----------------------------------------------------
-
-
-def test_begin_is_told_while_the_event_runs(tmp_path: Path) -> None:
-    seen = tmp_path / "seen"
-    told: list[Begun] = []
-
-    def begin(begun: Begun) -> None:
-        told.append(begun)
-        seen.touch()
-
-    script = (
-        "print('begin 1')\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.005)\nprint('end 1')"
-    )
-    result = run_job(python(script, str(seen)), NAMED, timeout_s=30, on_begin=begin)
-    assert [begun.label for begun in told] == [1]
-    assert told[0].begin_ns == result.events[0].begin_ns
 
 
 def held(

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.reference.perf_script import folded_frames
+from tests.reference.folded_frames import folded_frames
 
 RECORDED = Path(__file__).parents[2] / "data" / "perf_script"
 NAMES = sorted(path.name for path in RECORDED.glob("*.txt"))

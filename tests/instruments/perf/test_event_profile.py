@@ -315,13 +315,6 @@ def test_overlapping_events_keep_it_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert covered(switch) == [(10, 0, 95.0, 0), (0, 0, 100.0, 0)]
 
 
-def test_unwanted_events_do_not_switch(monkeypatch: pytest.MonkeyPatch) -> None:
-    switch, orders = replayed(monkeypatch, "begin 1;begin 2;end 1;begin 3;end 2", 2)
-    assert orders == ["enable", "disable"]
-    assert [event.label for event in switch.ended] == [2]
-    assert switch.has_all
-
-
 def test_event_of_another_job_is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = LogFormat(r"(?P<job>\w)> begin (?P<event>\d)", r"(?P<job>\w)> end (?P<event>\d)")
     log = "b> begin 1;a> begin 1;b> end 1;a> end 1"
@@ -339,12 +332,6 @@ def test_event_that_never_ended_is_over_when_the_next_begins(
     assert orders == ["enable", "disable"]
     assert [event.label for event in switch.ended] == ([2] if 2 in wanted else [])
     assert not switch.open
-
-
-def test_event_shorter_than_the_reaction_is_not_covered(monkeypatch: pytest.MonkeyPatch) -> None:
-    switch, _ = replayed(monkeypatch, "begin 1;end 1")
-    switch.on_ns[0] = 500
-    assert covered(switch) == [(100, 0, 0.0, 0)]
 
 
 def test_lines_that_came_together_are_not_covered(monkeypatch: pytest.MonkeyPatch) -> None:

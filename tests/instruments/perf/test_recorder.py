@@ -172,31 +172,6 @@ def test_call_graphs_and_periods(job: subprocess.Popen[str], tmp_path: Path) -> 
 
 
 @needs_perf
-def test_two_recorders_at_once(job: subprocess.Popen[str], tmp_path: Path) -> None:
-    with (
-        Recorder(job.pid, folder=tmp_path, event="cpu-clock") as one,
-        Recorder(job.pid, folder=tmp_path, event="cpu-clock") as two,
-    ):
-        assert one.path != two.path
-        on_ns, off_ns = switched(one)
-        two.enable()
-        work(two, 0.05)
-    assert len(one.times()[0]) > 0
-    assert one.times()[0].max() < off_ns
-    assert two.times()[0].min() > on_ns
-    assert len(list(tmp_path.iterdir())) == 2
-
-
-@needs_perf
-def test_nothing_recorded_is_no_error(job: subprocess.Popen[str], tmp_path: Path) -> None:
-    with Recorder(job.pid, folder=tmp_path) as recorder:
-        pass
-    times, lost = recorder.times()
-    assert (len(times), lost) == (0, 0)
-    assert recorder.script(tmp_path / "text").exists()
-
-
-@needs_perf
 def test_lost_samples_are_counted(job: subprocess.Popen[str], tmp_path: Path) -> None:
     """As soon as its CPU time makes more samples than fit into the buffers of all CPUs."""
     most_hertz = integer("/proc/sys/kernel/perf_event_max_sample_rate") or 10_000
@@ -257,15 +232,6 @@ def test_process_that_ends_while_recorded(tmp_path: Path) -> None:
         with pytest.raises(ProcessGoneError, match=f"process {process.pid} has ended"):
             until_noticed()
     assert len(recorder.times()[0]) > 0
-
-
-@needs_perf
-def test_process_that_is_gone(tmp_path: Path) -> None:
-    process = subprocess.Popen(["true"])
-    process.wait()
-    with pytest.raises(ProcessGoneError, match="is gone"), Recorder(process.pid, folder=tmp_path):
-        pass
-    assert list(tmp_path.iterdir()) == []
 
 
 @needs_perf
@@ -419,19 +385,6 @@ def test_perf_that_never_gets_ready(
         pass
     if said := re.search(r"(\d+) dawdles", str(caught.value)):
         assert is_gone(int(said[1]))
-
-
-def test_perf_that_stops_answering(
-    tmp_path: Path, false_perf: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(perf_control, "_ACK_S", 0.05)
-    program(false_perf, f"{OBEY}\nobey(); time.sleep(600)")
-    with (
-        pytest.raises(MeasurementError, match="did not acknowledge 'enable'"),
-        Recorder(os.getpid(), folder=tmp_path) as recorder,
-    ):
-        recorder.enable()
-    assert is_gone(perf_of(recorder))
 
 
 def test_perf_that_does_not_end(

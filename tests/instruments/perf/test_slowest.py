@@ -153,19 +153,6 @@ def test_others_are_a_fair_choice() -> None:
     assert (abs(counts - expected) < 5 * np.sqrt(expected)).all()  # early or late alike
 
 
-def test_an_event_that_is_open_keeps_its_samples(tmp_path: Path) -> None:
-    keeper, pieces = Slowest(1, 1000), Pieces(tmp_path)
-    keeper._recorder = pieces  # type: ignore[assignment]
-    keeper.begin(Begun("long", 10 * MS), one_at_a_time=True)
-    pieces.add(0, 0, 100)
-    keeper._read(pieces.pieces[0], [(min(keeper._open.values()), 1 << 62)])
-    keeper.end(JobEvent("long", 10 * MS, 150 * MS), "")
-    pieces.add(1, 100, 200)
-    kept = keeper.finish()
-    assert len(kept.samples) == 141
-    assert kept.samples["time_ns"].is_monotonic_increasing
-
-
 def test_the_jobs_own_timing_counts_more_than_late_lines(tmp_path: Path) -> None:
     keeper, pieces = Slowest(1, 1000), Pieces(tmp_path)
     late = JobEvent(1, 0, 90 * MS, reported_seconds=0.005)

@@ -82,21 +82,6 @@ def test_refusal_of_another_users_process(tmp_path: Path, monkeypatch: pytest.Mo
     assert "belongs to user 33, this is user 1000" in str(error)
 
 
-@pytest.mark.parametrize(("user", "paranoid"), [(0, 2), (1000, None)])
-def test_refusal_that_is_the_containers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, paranoid: int | None
-) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: user)
-    error = explain(
-        "Error:\nOperation not permitted",
-        PERF,
-        77,
-        machine(tmp_path, paranoid=paranoid, owner=user),
-    )
-    assert isinstance(error, PerfUnavailableError)
-    assert "seccomp" in str(error)
-
-
 @pytest.mark.parametrize("state", ["Z", "X", None])
 def test_process_that_has_ended(tmp_path: Path, state: str | None) -> None:
     root = machine(tmp_path, paranoid=2, owner=None if state is None else 0, state=state or "R")

@@ -11,7 +11,6 @@ import pytest
 from perflib.instruments.profile import annotate as module
 from perflib.instruments.profile import disassembly
 from perflib.instruments.profile.annotate import annotate
-from perflib.instruments.profile.views import merge_copies
 from perflib.model.errors import UserError
 from tests.instruments.profile.tables import sample, table
 
@@ -179,28 +178,6 @@ def test_demangled_names_are_found(tmp_path: Path) -> None:
         assert shown.table["samples"].iloc[0] == 1
 
 
-def test_the_symbol_is_found_by_the_name_in_the_stack_too(tmp_path: Path) -> None:
-    job = compiled(tmp_path)
-    made = table([sample("main", symbol="main(int, char**)", object=str(job), offset=0)])
-    assert annotate(made, "main").table["instruction"].notna().all()
-
-
-def test_merged_copies_show_the_first_with_the_samples_of_all(tmp_path: Path) -> None:
-    (tmp_path / "k.c").write_text(
-        "".join(f"int kv_step_{i:04d}(int n) {{ return n * 3 + 1; }}\n" for i in range(3))
-    )
-    subprocess.run(
-        ["gcc", "-O1", "-shared", "-fPIC", "-o", "k.so", "k.c"], check=True, cwd=tmp_path
-    )
-    library = tmp_path / "k.so"
-    made = pd.concat([hits(library, [0], 0x1234 + i, f"kv_step_{i:04d}") for i in range(3)])
-    made = made.astype({"symbol": "category", "object": "category", "stack": "category"})
-    shown = annotate(merge_copies(made), "kv_step")
-    assert shown.remarks == ()
-    assert shown.table["samples"].iloc[0] == 3
-    assert shown.table["address"].iloc[0] == address_of(library, " T kv_step_0000")[0]
-
-
 # --- what cannot be disassembled: a sentence, and the offsets -------------------------------------
 
 
@@ -243,10 +220,6 @@ def test_a_file_that_is_no_program_gives_the_offsets(tmp_path: Path) -> None:
     path.unlink()
     path.mkdir()
     offsets_only(annotate(hits(path, [4, 9, 4]), "work"), "is not here")
-
-
-def test_a_stripped_program_gives_the_offsets(tmp_path: Path) -> None:
-    offsets_only(annotate(hits(compiled(tmp_path, "-s"), [4, 9, 4]), "work"), "has no symbol work")
 
 
 def test_without_objdump_the_offsets_come_and_the_package_is_named(
@@ -310,11 +283,6 @@ def test_samples_without_offset_are_counted() -> None:
     assert any("-F +symoff" in said for said in shown.remarks)
 
 
-def test_periods_are_weights() -> None:
-    made = hits(Path("/nowhere/a"), [4, 9]).assign(period=[30, 10])
-    assert list(annotate(made, "work", weight="period").table["period"]) == [30, 10]
-
-
 def test_one_of_several_objects_is_chosen() -> None:
     made = table(
         [
@@ -329,21 +297,3 @@ def test_one_of_several_objects_is_chosen() -> None:
     assert annotate(made, "work", "a.so").table["samples"].sum() == 1
     with pytest.raises(UserError, match=r"unknown object of 'work' '/lib/c\.so': did you mean"):
         annotate(made, "work", "/lib/c.so")
-
-
-def test_an_unknown_function_is_answered_with_the_nearest() -> None:
-    with pytest.raises(UserError, match="did you mean 'work'"):
-        annotate(hits(Path("/nowhere/a"), [4]), "wrok")
-
-
-def test_the_text_is_cut_to_what_is_near_samples(tmp_path: Path) -> None:
-    job = compiled(tmp_path, "-no-pie")
-    shown = annotate(hits(job, [0], address_of(job, " t work")[0]), "work")
-    first, second, third = shown.table["instruction"].iloc[:3]
-    near = shown.text(around=1).splitlines()
-    assert [line.strip() for line in near[-3:]] == [
-        f"100.0 %      +0x0  {first}",
-        f"+{shown.table['offset'].iloc[1]:#x}  {second}",
-        "...",
-    ]
-    assert any(line.endswith(third) for line in shown.text().splitlines())

@@ -92,14 +92,6 @@ def test_an_inlined_function_is_found_by_its_lines(tmp_path: Path) -> None:
     assert back == {"function": "work", "kind": "inlined", "first": "main", "second": "work"}
 
 
-def test_a_function_of_one_build_alone(tmp_path: Path) -> None:
-    a = program(tmp_path / "a", source())
-    b = program(tmp_path / "b", f"{_OWN} unsigned other(unsigned x) {_OTHER}\n"
-                "int main(void) { return other(3) == 7; }")  # fmt: skip
-    (change,) = facts(a, b, ("work", "other"), ("other",))["changes"]
-    assert (change["function"], change["kind"], change["second"]) == ("work", "only", "")
-
-
 def test_a_function_that_only_had_no_sample_is_none_that_changed(tmp_path: Path) -> None:
     a, b = program(tmp_path / "a", source()), program(tmp_path / "b", source())
     assert facts(a, b, ("work", "other"), ("other",))["changes"] == []
@@ -130,10 +122,3 @@ def test_lines_have_the_numbers_of_the_first_build(tmp_path: Path) -> None:
     b = program(tmp_path / "b", "/* new */\n\n" + source())
     found = facts(a, b, ("work",), ("work",))["lines"]
     assert {line for _, line in found["A"]["work"]} == {line for _, line in found["B"]["work"]}
-
-
-def test_stripped_builds_have_no_lines_and_say_so(tmp_path: Path) -> None:
-    a, b = (program(tmp_path / name, source(), "-s") for name in "ab")
-    found = facts(a, b, ("[unknown]",), ("[unknown]",))
-    assert found["changes"] == []
-    assert any("-g" in remark for remark in found["remarks"])

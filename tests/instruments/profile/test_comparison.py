@@ -63,11 +63,6 @@ def test_what_is_said_to_be_visible_is_seen_that_often() -> None:
     assert sum(1 in one.named for one in found) == pytest.approx(0.8 * 150, abs=20)
 
 
-def test_less_is_seen_less_often() -> None:
-    comparison = compared(Profiled(10, samples=2000))
-    assert comparison.visible(power=0.5)["f00"] < comparison.visible()["f00"]
-
-
 def test_two_functions_are_both_named_and_the_others_are_not_said_to_have_shrunk() -> None:
     machine = Profiled(20, samples=8000, one=((0, 1.3), (4, 1.5)))
     comparison = compared(machine)
@@ -199,18 +194,6 @@ def test_bursts_are_left_out_of_times_and_counted() -> None:
     assert "3 rounds that lie far from the others" in by_subject(hit)["event time"].reason
 
 
-def test_order_of_rows_and_configurations_does_not_matter() -> None:
-    first, second = simulated(Profiled(10, samples=3000, one=((2, 1.5),)), np.random.default_rng(0))
-    table = table_of(first, second)
-    forth = compare(table, "cpu0", "cpu8")
-    mixed = compare(table.sample(frac=1, random_state=1), "cpu0", "cpu8")
-    pd.testing.assert_frame_equal(forth.table, mixed.table)
-    back = compare(table, "cpu8", "cpu0")
-    assert back.table["function"][0] == forth.table["function"][0] == "f02"
-    assert back.table["log_odds"][0] == pytest.approx(-forth.table["log_odds"][0])
-    assert back.additional.effect == pytest.approx(-forth.additional.effect)
-
-
 # --- few data ------------------------------------------------------------------------------------
 
 
@@ -224,12 +207,6 @@ def test_one_repetition_is_judged_by_counting_alone_and_says_so() -> None:
         assert "counting_only" in {reason.code for reason in finding.reasons}
         assert finding.low < finding.effect < finding.high
     assert "By counting alone, f01 would" in by_subject(comparison)["standing out"].reason
-
-
-def test_two_rounds_are_too_few_for_a_verdict() -> None:
-    found = comparison_findings(compared(Profiled(2, samples=5000, one=((1, 2.0),))))
-    assert {finding.verdict for finding in found} == {"inconclusive"}
-    assert "It takes 3 repetitions or more, and there are 2." in found[0].reason
 
 
 def test_too_few_samples_are_inconclusive_with_what_stays_open() -> None:
@@ -246,22 +223,6 @@ def test_two_functions_cannot_tell_which_is_odd() -> None:
     assert [reason.code for reason in finding.reasons] == ["too_few_functions"]
 
 
-def test_functions_of_one_configuration_only() -> None:
-    generator = np.random.default_rng(8)
-    first, second = simulated(Profiled(10, samples=5000), generator)
-    first[:, 2], second[:, 3] = 0, 0
-    comparison = compare(table_of(first, second), "cpu0", "cpu8")
-    table = comparison.table.set_index("function")
-    assert set(comparison.table["function"][:2]) == {"f02", "f03"}
-    assert table["excess_percent"]["f02"] == np.inf
-    assert table["excess_percent_low"]["f02"] > 1000
-    assert table["excess_percent"]["f03"] == -100
-    assert table["excess_percent_high"]["f03"] < -90
-    assert table["cost_first"]["f02"] == 0
-    assert by_subject(comparison)["f02"].to_dict()["effect"] is None  # no number in JSON
-    assert math.isfinite(table["of_event_percent"]["f02"])
-
-
 def test_rare_functions_are_not_tested_and_not_hidden() -> None:
     first, second = simulated(Profiled(8, samples=3000), np.random.default_rng(8))
     first[:, 17], second[:, 17] = 0, 0
@@ -272,11 +233,6 @@ def test_rare_functions_are_not_tested_and_not_hidden() -> None:
     assert math.isnan(row["p_holm"])
     assert math.isnan(comparison.visible()["f17"])
     assert row["samples"] == 4
-
-
-def test_shares_are_not_given_of_nothing() -> None:
-    table = compared(Profiled(20)).table
-    assert table[["share_percent", "share_percent_low", "share_percent_high"]].isna().all(axis=None)
 
 
 def test_without_the_number_of_samples_the_least_cost_is_one() -> None:
@@ -320,18 +276,6 @@ def small(**changes: Any) -> pd.DataFrame:
 def test_what_cannot_be_compared_is_said(table: pd.DataFrame, second: str, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         compare(table, "cpu0", second)
-
-
-def test_equal_profiles_do_not_differ() -> None:
-    table = table_of(np.full((4, 3), 100.0), np.full((4, 3), 100.0))
-    comparison = compare(table, "cpu0", "cpu8")
-    assert comparison.total.effect == 0
-    assert not comparison.table["stands_out"].any()
-
-
-def test_configurations_may_be_numbers() -> None:
-    table = small().replace({"cpu0": 0, "cpu8": 8}).infer_objects()
-    assert compare(table, 0, 8).total.effect == pytest.approx(10)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
@@ -404,18 +348,6 @@ def test_costs_are_periods_added_up_with_zeros_filled_in() -> None:
     assert by.loc[(1, "cpu8", "g"), "cost"] == 0
     assert by.loc[(0, "cpu8", "[unknown] in b.so"), "cost"] == 10
     assert costs["cost"].sum() == samples()["period"].sum()
-
-
-def test_missing_periods_count_samples() -> None:
-    table = samples()
-    table.loc[0, "period"] = -1
-    assert costs_of(table)["cost"].sum() == len(table)
-
-
-def test_single_profiles_need_no_round() -> None:
-    costs = costs_of(samples().drop(columns="round"))
-    assert set(costs["round"]) == {0}
-    assert compare(costs, "cpu0", "cpu8").counting_only
 
 
 def test_samples_of_several_events_are_not_added_up() -> None:

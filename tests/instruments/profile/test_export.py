@@ -59,24 +59,6 @@ def test_made_texts_fold_as_inferno_folds_them(tmp_path: Path, text: Text) -> No
     assert folded(samples) == inferno(tmp_path / "perf.txt")
 
 
-def test_the_first_event_is_folded_and_any_other_on_request(tmp_path: Path) -> None:
-    text = "".join(
-        f"a b 1 1.{i}: {period} {event}: 12 f{i} (/x)\n"
-        for i, (period, event) in enumerate([(5, "cycles:u"), (7, "cycles:k"), (11, "faults")])
-    )
-    samples = samples_of(tmp_path, text)
-    assert folded(samples) == ["a_b;f0 5"]
-    assert folded(samples, "cycles:k") == ["a_b;f1 7"]
-    assert folded(samples, "faults") == ["a_b;f2 11"]
-    with pytest.raises(UserError, match="unknown event 'fault': did you mean 'faults'"):
-        folded(samples, "fault")
-
-
-def test_samples_without_a_period_count_one_and_without_frames_none(tmp_path: Path) -> None:
-    text = "k 1 1.5: c: \n\t12 f (/x)\n\nk 1 1.6: c: \n\t12 f (/x)\n\nk 1 1.7: c: \n\n"
-    assert folded(samples_of(tmp_path, text)) == ["k;f 2"]
-
-
 @pytest.mark.parametrize(
     ("frames", "expected"),
     [

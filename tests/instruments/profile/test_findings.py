@@ -33,19 +33,6 @@ def entries() -> pd.DataFrame:
     return pd.concat([even, pd.DataFrame({"symbol": "a", "offset": [0] * 400})])
 
 
-def test_each_finding_is_of_its_claim_about_two_configurations() -> None:
-    longer, stands_out, function = comparison_findings(comparison())
-    assert [longer.of, stands_out.of, function.of] == [
-        claims.LONGER,
-        claims.STANDS_OUT,
-        claims.FUNCTION,
-    ]
-    assert longer.about == {"core": "", "first": "cpu0", "second": "cpu8"}
-    assert function.about == {**longer.about, "function": "a"}
-    assert {finding.verdict for finding in (longer, stands_out, function)} == {"supported"}
-    assert {finding.kind for finding in (longer, stands_out, function)} == {"anomaly"}
-
-
 def test_of_several_cores_each_subject_names_its_core() -> None:
     found = comparison_findings(comparison(), "cpu8")
     assert [finding.subject for finding in found] == [

@@ -206,14 +206,6 @@ def test_against_another_profile_names_the_function_that_grew(
     }
 
 
-def test_against_an_equal_profile_no_function_is_named(
-    tmp_path: Path, other: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    twin = _text(tmp_path / "twin.txt", {"track": 410, "scatter": 290, "locate": 305, "f": 295})
-    assert profile(twin, "--against", other) == 0
-    assert " *" not in capsys.readouterr().out.partition("stands out)")[2]
-
-
 def test_against_what_cannot_be_compared(
     tmp_path: Path, costlier: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

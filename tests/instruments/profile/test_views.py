@@ -15,7 +15,6 @@ from perflib.instruments.profile.views import (
     callees,
     callers,
     flat,
-    leaves,
     merge_copies,
     object_of,
     select,
@@ -85,29 +84,6 @@ def test_flat_agrees_with_counting_sample_by_sample(stacks: dict[str, int]) -> N
     assert shown["self_samples"].is_monotonic_decreasing
 
 
-def test_categories_without_samples_do_not_appear() -> None:
-    made = samples_of({"a;x": 2, "a;y": 3})
-    kept = made[made["symbol"] == "x"]
-    assert set(flat(kept)["function"]) == {"a", "x"}
-    assert list(top_down(kept).below["a"].below) == ["x"]
-    assert object_of(kept) == {"x": "/usr/bin/job"}
-
-
-def test_an_empty_table_gives_empty_views() -> None:
-    empty = table([])
-    assert flat(empty).empty
-    assert top_down(empty).total == 0
-    assert "all" in top_down(empty).text()
-    with pytest.raises(UserError, match="there are none"):
-        callers(empty, "f")
-
-
-def test_the_leaf_is_named_as_in_the_stack() -> None:
-    made = table([sample("main;f", symbol="f(int)"), sample("[lib.so]", symbol="[unknown]")])
-    assert list(leaves(made)) == ["f", "[lib.so]"]
-    assert "f" in set(flat(made)["function"])
-
-
 # --- trees ---------------------------------------------------------------------------------------
 
 
@@ -157,19 +133,6 @@ def test_every_node_is_its_self_and_its_children(stacks: dict[str, int]) -> None
         assert node.total == self_samples[function]
 
 
-def test_the_table_of_a_tree_knows_its_parents() -> None:
-    shown = top_down(samples_of(STACKS)).frame()
-    assert rows(shown, "depth", "parent", "function", "total", "self_percent") == [
-        (0, -1, "all", 10, 0.0),
-        (1, 0, "main", 10, 10.0),
-        (2, 1, "f", 6, 0.0),
-        (3, 2, "g", 6, 50.0),
-        (4, 3, "f", 1, 10.0),
-        (2, 1, "g", 3, 30.0),
-    ]
-    assert list(top_down(samples_of(STACKS)).frame(50)["function"]) == ["all", "main", "f", "g"]
-
-
 def test_the_text_of_a_tree_is_indented_cut_and_says_what_it_left_out() -> None:
     assert top_down(samples_of(STACKS)).text(20).splitlines() == [
         " total    self  function",
@@ -180,14 +143,6 @@ def test_the_text_of_a_tree_is_indented_cut_and_says_what_it_left_out() -> None:
         " 30.0 %  30.0 %      g",
         "(1 node of less than 20 % left out)",
     ]
-
-
-def test_a_recursion_deeper_than_pythons_is_no_trouble() -> None:
-    deep = ";".join(["main", *["f"] * 5000])
-    made = samples_of({deep: 2})
-    assert max(depth for depth, _ in top_down(made).walk()) == 5001
-    assert len(bottom_up(made).frame()) == 5002
-    assert rows(flat(made), "function", "total_samples") == [("f", 2), ("main", 2)]
 
 
 # --- callers and callees -------------------------------------------------------------------------

@@ -91,11 +91,6 @@ def test_tlbs_that_are_not_known_are_not_simulated(strides: str) -> None:
         cachegrind_counts([strides], Geometry("bare", SMALL, SMALL, SMALL), tlbs=True)
 
 
-def test_no_such_program() -> None:
-    with pytest.raises(UserError, match="no program 'no-such'"):
-        cachegrind_counts(["no-such"], SHAPE)
-
-
 def test_without_valgrind_it_says_how_to_get_it(
     strides: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

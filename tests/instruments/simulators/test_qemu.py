@@ -88,19 +88,6 @@ def test_second_level_and_large_pages(tmp_path: Path) -> None:
     assert large["iTLB misses"] == 1
 
 
-@needs_x86
-@needs_qemu
-def test_misses_by_symbol_and_place_add_up(tmp_path: Path) -> None:
-    program = assemble("sim_pages", tmp_path, PAGES=20, ROUNDS=7)
-    total = counts(itlb_misses([program], 8, 8))["iTLB misses"]
-    symbols = itlb_misses([program], 8, 8, by="symbol")
-    assert symbols[["symbol", "object"]].to_numpy().tolist() == [["_start", "sim_pages"]]
-    assert counts(symbols) == {"iTLB misses": total}
-    places = itlb_misses([program], 8, 8, by="place")
-    assert places["simulated_count"].tolist() == [7] * 20 + [1]
-    assert all(int(place, 16) % 4096 == 0 for place in places["place"])
-
-
 def by_valgrind(argv: list[str], tlb: TlbModel, folder: Path) -> dict[str, int]:
     """By cachegrind: a TLB is a cache of translations, with lines as long as a page."""
     out, first = folder / "counts", (tlb.entries, tlb.ways)
@@ -215,19 +202,6 @@ def test_a_vector_access_counts_once(tmp_path: Path) -> None:
 
 @needs_x86
 @needs_qemu
-def test_the_alias_is_found_at_its_instruction(tmp_path: Path) -> None:
-    """Of a position-independent program, too: places are addresses in the file."""
-    for flags in ([], ["-static-pie"]):
-        program = assemble("sim_aliases", tmp_path, *flags, N=50, DISTANCE=4096, FILL=0)
-        (row,) = aliases([program], by="place").itertuples()
-        assert (row.symbol, row.object, row.simulated_count) == ("_start", "sim_aliases", 50)
-        # _start: movl of 5 bytes, leaq of 7, and movq of 7 before it.
-        start = next(iter(read_elf(Path(program)).code))[0]
-        assert int(str(row.place), 16) == start + 19
-
-
-@needs_x86
-@needs_qemu
 def test_the_stack_moves_with_the_environment(tmp_path: Path) -> None:
     """And nothing else moves it: no address-space randomisation."""
     program = assemble("sim_stack", tmp_path)
@@ -262,20 +236,6 @@ def test_a_program_that_fails(tmp_path: Path) -> None:
         itlb_misses([program])
     copy = pickle.loads(pickle.dumps(caught.value))
     assert (str(copy), copy.tail) == (str(caught.value), "")
-
-
-@needs_x86
-@needs_qemu
-def test_a_program_that_crashes_leaves_no_core_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = assemble("sim_ends", tmp_path, ENDING="ud2", STATUS=0)
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    monkeypatch.chdir(empty)
-    with pytest.raises(MeasurementError, match="died of SIGILL"):
-        itlb_misses([program])
-    assert not list(empty.iterdir())
 
 
 @needs_x86

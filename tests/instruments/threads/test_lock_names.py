@@ -87,16 +87,6 @@ def test_words_of_a_condition_variable_on_the_heap_are_one_lock() -> None:
     assert numbers == [0, 0, 1]
 
 
-def test_joins_of_a_process_are_one_lock() -> None:
-    locks, numbers = named((0x7000, 1, 2), (0x8000, 1, 2), (0x8000, 2, 2))
-    assert locks == [("pthread_join", "join")] * 2
-    assert numbers == [0, 0, 1]
-
-
 def test_without_a_stack_the_address_and_the_hints_are_left() -> None:
     locks, _ = named((0x5000, 1, -1), (0x6000, 1, 3), (0x1000, 1, -1))
     assert set(locks) == {("0x5000", "mutex"), ("0x6000", "other"), ("pthread_join", "join")}
-
-
-def test_nothing_was_waited_for() -> None:
-    assert named() == ([], [])

@@ -9,10 +9,8 @@ import pytest
 from perflib.instruments.profile import views
 from perflib.instruments.threads.concurrency import thread_states
 from perflib.instruments.threads.formats import Selection, State
-from perflib.instruments.threads.samples import cpu_samples, off_cpu_samples, wait_samples
-from perflib.instruments.threads.waits import lock_waits
-from perflib.model.errors import UserError
-from tests.instruments.threads.made import LOCKS, made_recording, recording_of
+from perflib.instruments.threads.samples import off_cpu_samples
+from tests.instruments.threads.made import made_recording, recording_of
 
 RUNNING, READY, WAITING, SLEEPING, SPINNING, UNKNOWN = State
 
@@ -50,19 +48,3 @@ def test_it_sums_to_what_the_states_say(tmp_path: Path) -> None:
     assert off_cpu_samples(made)["period"].sum() / 1e9 == pytest.approx(off_s)
     row = off_cpu_samples(made, Selection(rows=[2]))
     assert set(row["tid"]) == {made.threads["tid"][2]}
-
-
-def test_locks_and_functions_choose_waits_and_samples(tmp_path: Path) -> None:
-    made = made_recording(tmp_path, threads=5, seconds=0.4, per_second=2000)
-    chosen = Selection(locks=[1])
-    assert lock_waits(made, chosen)["name"].tolist() == [LOCKS[1].name]
-    assert set(wait_samples(made, chosen)["stack"]) == {
-        "main;event_loop;formula;construct;lock_wait"
-    }
-    assert off_cpu_samples(made, chosen)["stack"].str.contains("formula").all()
-    formula = Selection(function="^formula$")
-    assert lock_waits(made, formula)["name"].tolist() == [LOCKS[1].name]
-    assert set(cpu_samples(made, Selection(function="scatter"))["symbol"]) == {"scatter"}
-    assert cpu_samples(made, Selection(function="^scat$")).empty
-    with pytest.raises(UserError, match="function is no regular expression"):
-        cpu_samples(made, Selection(function="("))

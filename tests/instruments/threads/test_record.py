@@ -166,13 +166,6 @@ def test_a_job_that_ends_within_the_skipped_seconds_is_an_error(tmp_path: Path) 
     assert not (tmp_path / "recording").exists()
 
 
-def test_what_a_job_did_before_it_died_is_recorded(tmp_path: Path) -> None:
-    done = profile(tmp_path, "import os; print('so far', flush=True); os.kill(os.getpid(), 11)")
-    assert (done.returncode, done.output) == (-signal.SIGSEGV, "so far\n")
-    assert done.problem == "died of SIGSEGV (Segmentation fault)"
-    assert told()[-1] == "recorded"
-
-
 def test_a_job_that_does_not_end_is_killed(tmp_path: Path) -> None:
     done = profile_job(
         [*PYTHON, "import os, time; print(os.getpid(), flush=True); time.sleep(60)"],
@@ -247,18 +240,6 @@ def test_the_backends_variables_and_library_reach_the_job(tmp_path: Path) -> Non
     assert {f"LD_PRELOAD={users}:{own}", "WAITS=here", "MINE=1"} <= set(lines)
 
 
-def test_a_library_that_this_process_was_given_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own, inherited = tmp_path / "own.so", tmp_path / "inherited.so"
-    for path in (own, inherited):
-        path.touch()
-    Fake.variables = {"LD_PRELOAD": str(own)}
-    monkeypatch.setenv("LD_PRELOAD", f"{inherited} libnamed.so")
-    done = profile_job(["env"], Settings(), tmp_path / "recording")
-    assert f"LD_PRELOAD={inherited}:{own}" in done.output.splitlines()
-
-
 def test_the_job_runs_on_its_cpus_and_ours_stay(tmp_path: Path) -> None:
     before = os.sched_getaffinity(0)
     wanted = max(before)
@@ -266,16 +247,6 @@ def test_the_job_runs_on_its_cpus_and_ours_stay(tmp_path: Path) -> None:
     done = profile_job([*PYTHON, program], Settings(), tmp_path / "recording", cpus=[wanted])
     assert done.output == f"{{{wanted}}}\n"
     assert os.sched_getaffinity(0) == before
-
-
-def test_a_job_alone_is_started_in_the_same_way() -> None:
-    seen: list[int] = []
-    done = run_alone(
-        [*PYTHON, "import time; time.sleep(0.3); print('x' * 70000)"], seen=seen.append
-    )
-    assert (done.returncode, len(done.output), done.problem) == (0, 70001, "")
-    assert len(seen) == 1
-    assert Fake.last is None
 
 
 def test_of_much_output_the_end_is_kept() -> None:
@@ -309,19 +280,6 @@ def test_a_running_job_is_recorded_for_a_time_and_goes_on(
     assert (done.returncode, done.problem) == (None, "")
     assert done.wall_s >= 0.1
     assert running.poll() is None
-
-
-def test_a_running_job_is_recorded_until_somebody_stops_it(
-    running: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
-    stop = threading.Event()
-    timer = threading.Timer(0.1, stop.set)
-    timer.start()
-    done = attach(running, tmp_path, Settings(), stop=stop)
-    timer.join()
-    assert done.problem == ""
-    assert running.poll() is None
-    assert told()[-3:] == ["disabled", "left", "recorded"]
 
 
 def test_a_running_job_is_recorded_until_it_ends(

@@ -315,22 +315,3 @@ def test_samples_go_into_the_views(made: Recording) -> None:
     only = wait_samples(made, lock=0)
     assert set(only["stack"].unique()) == {STACKS[0]}
     assert set(only["event"].unique()) == {"wait"}
-
-
-def test_a_sample_without_a_stack(tmp_path: Path) -> None:
-    recording = recording_of(tmp_path, [[(0, 100, 0)]], samples=[(10, 0, -1, 50), (20, 0, 4, 50)])
-    samples = cpu_samples(recording)
-    assert samples["stack"].tolist() == ["", STACKS[4]]
-    assert samples["symbol"].tolist() == ["[unknown]", "physics"]
-    assert views.top_down(samples, "period").total == 100
-
-
-def test_an_empty_recording(tmp_path: Path) -> None:
-    recording = recording_of(tmp_path, [])
-    assert recording.threads.empty
-    assert states_in_bins(recording, 3, Selection(0, 10)).shape == (0, 3, 6)
-    assert thread_states(recording).empty
-    assert cpu_samples(recording).empty
-    assert wait_samples(recording).empty
-    with pytest.raises(UserError, match="there are no threads"):
-        recording.at(0, 0)

@@ -237,12 +237,6 @@ def test_a_thread_woken_on_its_way_off_the_cpu_was_ready() -> None:
     assert (job[2].flags, machine.impossible) == (0, 0)
 
 
-def test_a_thread_nobody_woke_is_marked() -> None:
-    _, (job,) = told([born(JOB), switch(10, 0, JOB), switch(20, JOB, 0, 1), switch(50, 0, JOB)])
-    assert states(job)[2] == (20, 50, "sleeping")
-    assert [one.flags for one in job] == [0, 0, 1, 0]
-
-
 def test_what_cannot_be_is_unknown_since_the_last_certain_time() -> None:
     """The thread leaves a CPU while it should sleep; then it comes to one while it runs."""
     machine, (job,) = told(
@@ -288,26 +282,6 @@ def test_the_first_event_tells_what_a_thread_did_before(
         machine, [machine.feed(np.array([event(0, Event.COMM, JOB, 0), first], dtype=EVENT))]
     )
     assert states(intervals[0]) == [(0, 50, before)]
-
-
-def test_threads_that_perf_lists_at_the_begin_are_there_once() -> None:
-    """It lists them at time 0, and the first one's name as if it had executed its program then."""
-    machine, threads = told(
-        [
-            born(JOB),
-            born(11),
-            event(0, Event.COMM, JOB, 0, 1),
-            event(0, Event.COMM, 11, 1),
-            switch(50, 11, 0, 1),
-        ],
-        70,
-        start_ns=10,
-    )
-    assert machine.threads["name"].tolist() == ["job", "event-0"]
-    assert [states(one) for one in threads] == [
-        [(10, 70, "sleeping")],
-        [(10, 50, "running"), (50, 70, "sleeping")],
-    ]
 
 
 def test_samples_in_a_function_that_spins() -> None:
@@ -360,22 +334,6 @@ def test_lives_names_and_numbers_given_anew() -> None:
     assert machine.impossible == 0
 
 
-def test_a_number_given_anew_whose_first_end_is_lost() -> None:
-    machine, threads = told(
-        [
-            born(JOB),
-            born(11, 5),
-            switch(10, 0, 11),
-            event(30, Event.FUTEX_EXIT, 11),
-            born(11, 90, cpu=1),
-        ],
-        100,
-    )
-    assert states(threads[1]) == [(5, 10, "ready"), (10, 30, "running")]
-    assert states(threads[2]) == [(90, 100, "ready")]
-    assert machine.impossible == 1
-
-
 def test_processes_that_the_job_starts() -> None:
     """A child is followed; a program that is to be left alone is not, nor what it starts."""
     asked = []
@@ -417,42 +375,6 @@ def test_exec_ends_the_other_threads_and_keeps_the_process() -> None:
     assert states(threads[0]) == [(0, 10, "ready"), (10, 100, "running")]
 
 
-def test_exec_by_another_thread_than_the_first() -> None:
-    """It has the first one's number from then on."""
-    machine, threads = told(
-        [
-            born(JOB),
-            born(11),
-            switch(10, 0, JOB),
-            switch(12, 0, 11, cpu=1),
-            event(20, Event.EXIT, JOB),
-            event(30, Event.COMM, JOB, 1, 1, cpu=1),
-        ],
-        100,
-    )
-    assert machine.threads["tid"].tolist() == [JOB, 11, JOB]
-    assert machine.threads["end_ns"].tolist() == [20, 30, 100]
-    assert states(threads[2]) == [(30, 100, "running")]
-
-
-def test_threads_of_others_are_not_recorded_but_their_time_is_counted() -> None:
-    """While 10 is ready, a stranger has its CPU, and another one a CPU that it may not use."""
-    events = [
-        born(JOB, 0),
-        switch(0, 0, 99, cpu=0),
-        switch(0, 0, 98, cpu=1),
-        switch(40, 99, JOB, 0, cpu=0, pid=99),
-        switch(100, JOB, 97, 0, cpu=0),
-        switch(130, 97, 0, 1, cpu=0, pid=97),
-    ]
-    machine, threads = told(events, 200, cpus=[0])
-    assert len(threads) == 1
-    assert states(threads[0])[-1] == (100, 200, "ready")
-    assert machine.others_busy_ns == 40 + 30
-    # One thread can have one CPU, so two strangers take no more than one from it.
-    assert told(events, 200)[0].others_busy_ns == 40 + 100
-
-
 def test_lost_events_are_kept_and_end_a_wait_that_may_have_ended() -> None:
     machine, (job,) = told(
         [
@@ -466,40 +388,6 @@ def test_lost_events_are_kept_and_end_a_wait_that_may_have_ended() -> None:
     )
     assert machine.lost.tolist() == [(20, 90, 0, 12)]
     assert states(job)[-1] == (100, 200, "sleeping")
-
-
-def test_a_thread_that_was_never_seen_before() -> None:
-    """It has been there from the beginning; after lost events it may be new."""
-    strange = switch(50, 11, 0, 1)
-    assert states(told([strange], 100)[1][0])[0] == (0, 50, "running")
-    lost = event(40, Event.LOST, 0, 3, 30, pid=0)
-    machine, threads = told([lost, strange], 100)
-    assert states(threads[0]) == [(50, 100, "sleeping")]
-    assert machine.threads["name"].tolist() == ["11"]
-
-
-def test_stacks_and_names_may_grow_until_they_are_needed() -> None:
-    stacks, names = ["a"], ["job"]
-    machine = StateMachine(start_ns=0, names=names, stacks=stacks, spin_functions="spin")
-    machine.process(JOB)
-    machine.feed(np.array([born(JOB), switch(10, 0, JOB)], dtype=EVENT))
-    stacks.append("a;spin")
-    names.append("new")
-    later = [
-        event(100, Event.SAMPLE, JOB, 20, stack=1),
-        event(110, Event.COMM, JOB, 1),
-        switch(120, JOB, 0, 1),
-    ]
-    (intervals,) = found(machine, [machine.feed(np.array(later, dtype=EVENT))])
-    assert states(intervals)[1] == (90, 110, "spinning")
-    assert machine.threads["name"].tolist() == ["new"]
-
-
-def test_nothing_at_all() -> None:
-    machine, threads = told([])
-    assert threads == []
-    assert machine.threads.empty
-    assert len(machine.keys) == len(machine.lost) == 0
 
 
 def test_no_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

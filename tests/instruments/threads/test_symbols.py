@@ -106,16 +106,6 @@ def test_addresses_outside_of_files() -> None:
     assert symbols.name(0x2000) == Symbols([]).name(0x2000) == "0x2000"
 
 
-def test_of_two_at_one_place_the_later_counts(tmp_path: Path) -> None:
-    one = compiled(tmp_path, "-shared", "-fPIC", name="one.so", source="int one(void){return 1;}")
-    two = compiled(tmp_path, "-shared", "-fPIC", name="two.so", source="int two(void){return 2;}")
-    nm = subprocess.run(["nm", "-D", str(two)], capture_output=True, text=True, check=True).stdout
-    place = next(int(line.split()[0], 16) for line in nm.splitlines() if line.endswith(" two"))
-    rows = {path.stem: f"10000000-10005000 r-xp 00000000 fe:00 12 {path}\n" for path in (one, two)}
-    assert Symbols.from_maps(rows["one"], rows["two"]).name(0x10000000 + place) == "two"
-    assert Symbols.from_maps(rows["two"], rows["one"]).name(0x10000000 + place) == "one"
-
-
 def test_names_of_cpp_are_those_of_the_source(tmp_path: Path) -> None:
     source = "int _ZN3job4waitEi(int x) { return x; } int _Znonsense(void) { return 0; }"
     library = compiled(tmp_path, "-shared", "-fPIC", name="cpp.so", source=source)

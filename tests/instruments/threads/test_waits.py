@@ -243,15 +243,6 @@ def test_paths_holders_and_the_longest(recording: Recording) -> None:
     assert len(longest_waits(recording)) == 2
 
 
-def test_threads_that_never_wait_wait_for_no_lock(tmp_path: Path) -> None:
-    recording = made_recording(tmp_path, threads=4, seconds=0.1, waits=False)
-    assert lock_waits(recording).empty
-    single = recording_of(tmp_path / "one", [[(0, 100, 0), (100, 200, 3)]])
-    assert lock_waits(single).empty
-    assert concurrency(single).tolist() == [100, 100]
-    assert serial_parts(single)[:2] == (200 / 1e9, 0.0)
-
-
 def test_a_made_job_is_serial_where_it_was_made_so(tmp_path: Path) -> None:
     recording = made_recording(tmp_path, threads=5, seconds=1.0)
     found = serial_parts(recording)
@@ -277,18 +268,6 @@ def test_waiting_for_work_is_no_work_but_waiting_for_a_lock_is(tmp_path: Path) -
     kinds = [lock.kind for lock in LOCKS]
     assert [begin(kinds.index(kind)) for kind in ("condition", "join")] == [600 / 1e9] * 2
     assert begin(kinds.index("mutex")) == begin(-1) == 0.0
-
-
-def test_an_empty_recording_has_no_answers(tmp_path: Path) -> None:
-    nothing = recording_of(tmp_path, [])
-    assert lock_waits(nothing).empty
-    assert wait_paths(nothing).empty
-    assert lock_holders(nothing).empty
-    assert longest_waits(nothing).empty
-    assert concurrency(nothing).tolist() == [0]
-    assert math.isnan(effective_concurrency(nothing))
-    assert serial_parts(nothing)[:2] == (0.0, 0.0)
-    assert (concurrency_over_time(nothing, 3)["concurrency"] == 0).all()
 
 
 def test_too_little_memory_is_said(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:

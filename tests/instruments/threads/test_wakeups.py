@@ -221,18 +221,6 @@ def test_without_a_lock_the_job_is_as_much_shorter_as_its_end_depends_on_it(
     assert gains(late, [[LOCK_A], [LOCK_B]]) == pytest.approx([8e-9, 0])
 
 
-def test_a_wait_for_nobody_known_stays_as_long_as_it_was(tmp_path: Path) -> None:
-    """A timer's end is as far from its begin; who sleeps until another one ends waits for it."""
-    made = recording_of(
-        tmp_path,
-        [
-            [(0, 10, RUNNING), (10, 20, SLEEPING, 0, -1, -1, 1), (20, 21, RUNNING)],
-            [(0, 3, RUNNING), (3, 8, WAITING, 0, -1, LOCK_A, 0), (8, 14, SLEEPING), (14, 20, 0)],
-        ],
-    )
-    assert gains(made, [[LOCK_A]]) == pytest.approx([5e-9])
-
-
 def test_a_chain_goes_back_to_who_woke_whom(convoy: Recording) -> None:
     assert chain(convoy, 2, 20)["time_ns"].tolist() == [14, 10]
     assert chain(convoy, 2, 14)["waker"].tolist() == [1, 0]
@@ -261,20 +249,6 @@ def test_a_thread_that_is_born_comes_from_its_parent(tmp_path: Path) -> None:
         (9, 10, 0, "running"),
     ]
     assert chain(made, 0, 10)["woken"].tolist() == [0, 1]
-
-
-def test_who_has_no_known_parent_comes_from_the_first_thread_of_its_process(
-    tmp_path: Path,
-) -> None:
-    made = recording_of(
-        tmp_path,
-        [[(0, 10, RUNNING)], [(4, 20, RUNNING)]],
-        meta={"job_pid": 100},
-    )
-    assert _of(critical_path(made)) == [
-        (0, 4, 0, "running", -1, -1),
-        (4, 20, 1, "running", -1, 0),
-    ]
 
 
 def test_a_holder_that_did_not_run_leaves_a_part_of_the_wait_on_the_path(tmp_path: Path) -> None:

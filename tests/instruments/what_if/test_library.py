@@ -186,13 +186,6 @@ def test_one_thread_is_never_delayed_and_its_gain_is_share_times_speedup() -> No
     assert done.threads == 2  # the first one waits
 
 
-def test_a_function_that_never_runs_gains_nothing(program: str, modules: tuple[str, ...]) -> None:
-    never = VirtualSpeedup("function", "never", (AddressRange(modules[0], 1, 2),))
-    done = run_trial([program], never, 100)
-    assert (done.delay_s, done.target_samples) == (0, 0)
-    assert done.found
-
-
 @pytest.mark.parametrize("way", ["fork", "_exit"])
 def test_forks_and_early_exits(program: str, modules: tuple[str, ...], way: str) -> None:
     (target,) = functions("^spend$", modules)

@@ -8,13 +8,13 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle, StepPatch
+from matplotlib.patches import Rectangle
 
 from perflib.instruments.threads.concurrency import concurrency, effective_concurrency, serial_parts
 from perflib.instruments.threads.formats import Selection, State
 from perflib.instruments.threads.recording import Recording
 from perflib.lab.theme import png
-from perflib.lab.threads.figures import concurrency_figure, drawable, timeline_figure
+from perflib.lab.threads.figures import concurrency_figure, timeline_figure
 from perflib.lab.threads.page import colours
 from perflib.model.errors import UserError
 from tests.instruments.threads.made import made_recording, recording_of
@@ -65,16 +65,6 @@ def test_axes_legend_and_cores(recording: Recording) -> None:
     assert png(figure).startswith(b"\x89PNG")
 
 
-def test_a_span_and_some_threads(recording: Recording) -> None:
-    start = recording.start_ns + 50 * MS
-    figure = timeline_figure(recording, Selection(start, start + 10 * MS, [3, 1]))
-    above, below = figure.axes
-    assert [text.get_text() for text in above.get_yticklabels()] == ["event-2", "event-0"]
-    assert below.get_xlim() == (50 * MS, 60 * MS)
-    stairs = [patch for patch in below.patches if isinstance(patch, StepPatch)]
-    assert max(np.max(patch.get_data()[0]) for patch in stairs) <= 2
-
-
 def test_of_many_threads_those_with_the_most_work_are_drawn(tmp_path: Path) -> None:
     threads = [[(0, 100 + row, State.RUNNING)] for row in range(60)]
     figure = timeline_figure(recording_of(tmp_path, threads))
@@ -99,39 +89,9 @@ def test_how_many_at_once(recording: Recording) -> None:
     assert png(figure).startswith(b"\x89PNG")
 
 
-def test_of_some_threads_no_serial_part_is_shown(recording: Recording) -> None:
-    below = concurrency_figure(recording, Selection(rows=[1, 2])).axes[1]
-    assert not any("serial" in words for words in explained(below))
-
-
-def test_hundreds_at_once_are_drawn_without_a_number_on_each_bar(tmp_path: Path) -> None:
-    figure = concurrency_figure(made_recording(tmp_path, 200, 0.02, cpus=64))
-    assert not figure.axes[0].texts
-    png(figure)
-
-
-@pytest.mark.parametrize("draw", [timeline_figure, concurrency_figure])
-@pytest.mark.parametrize(
-    "threads", [[], [[]], [[(0, 9 * MS, State.UNKNOWN, 1)]]], ids=["none", "empty", "lost"]
-)
-def test_next_to_nothing_was_recorded(tmp_path: Path, draw: Any, threads: Any) -> None:
-    assert png(draw(recording_of(tmp_path, threads))).startswith(b"\x89PNG")
-
-
 @pytest.mark.parametrize("draw", [timeline_figure, concurrency_figure])
 def test_bad_input_is_a_sentence(recording: Recording, draw: Any) -> None:
     with pytest.raises(UserError, match="no time from"):
         draw(recording, Selection(5, 5))
     with pytest.raises(UserError, match="no thread 99"):
         draw(recording, Selection(rows=[99]))
-
-
-def test_odd_names_are_drawn_as_they_are_and_without_a_warning(tmp_path: Path) -> None:
-    names = ["$x^2$", "事件", "a\nb", "\udcff", "<b>"]
-    recording = recording_of(tmp_path, [[(0, MS, State.RUNNING)]] * 5, names=names)
-    figure = timeline_figure(recording)
-    drawn = [text.get_text() for text in figure.axes[0].get_yticklabels()]
-    assert drawn[0] == "$x^2$"
-    assert drawn[4] == "<b>"
-    png(figure)
-    assert drawable("a µ 事") in ("a µ □", "a µ 事")

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.instruments.threads.formats import State
-from perflib.lab.threads.page import DRAWN, LABELS, colours, duration, shown, time_axis
+from perflib.lab.threads.page import colours, duration, shown, time_axis
 
 # Machado, Oliveira and Fernandes (2009), doi:10.1109/TVCG.2009.113: what the colour-blind see.
 SIGHT = {
@@ -46,10 +45,6 @@ def test_no_two_states_look_alike(sight: str) -> None:
     """A distance of 2 is seen in areas side by side; thin columns need much more."""
     for one, other in itertools.combinations(colours().values(), 2):
         assert np.linalg.norm(lab(one, sight) - lab(other, sight)) > 18
-
-
-def test_every_state_is_drawn_and_named() -> None:
-    assert set(DRAWN) == set(LABELS) == set(colours()) == set(State)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,11 @@ import json
 import re
 import zlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from perflib.instruments.threads.formats import Lock, State
+from perflib.instruments.threads.formats import Lock
 from perflib.instruments.threads.intervals import states_in_bins
 from perflib.instruments.threads.recording import Recording
 from perflib.lab.threads import page
@@ -101,18 +100,6 @@ def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
         write_html(recording, tmp_path / "file" / "page.html")
-
-
-@pytest.mark.parametrize(
-    "threads",
-    [[], [[]], [[(7, 7, State.RUNNING)]], [[(0, 1, State.UNKNOWN)]]],
-    ids=["none", "empty", "no time", "1 ns"],
-)
-def test_next_to_nothing_was_recorded(tmp_path: Path, threads: list[list[tuple[Any, ...]]]) -> None:
-    recording = recording_of(tmp_path / "recording", threads)
-    write_html(recording, tmp_path / "page.html")
-    parts = packed(recording)
-    assert json.loads(unpacked(parts["head"]))["names"] == ["event-0"] * len(threads)
 
 
 def test_odd_names_cannot_leave_their_place(tmp_path: Path) -> None:

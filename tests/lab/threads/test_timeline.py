@@ -118,13 +118,6 @@ def test_the_states_within_a_bin_are_stacked(tmp_path: Path) -> None:
     assert shares(widget)[0, :, W] == pytest.approx(0.75, abs=1 / 255)
 
 
-def test_those_at_work_and_those_without_a_core_are_counted(widget: Timeline) -> None:
-    ask(widget, "zoom", start=0, end=10 * MS, bins=100)
-    working, ready = numbers(widget, "working"), numbers(widget, "ready")
-    assert working[[5, 35, 45, 70, 95]] == pytest.approx([2, 1, 0, 1, 0])
-    assert ready[[5, 55, 95]] == pytest.approx([0, 1, 0])
-
-
 def test_a_view_of_a_huge_recording_is_as_small_as_any(tmp_path: Path) -> None:
     threads = 3000
     intervals = [[(i * MS, i * MS + MS // 2, i % 6) for i in range(20)] for _ in range(threads)]
@@ -330,35 +323,3 @@ def test_the_widget_carries_its_code_and_uses_no_network(widget: Timeline) -> No
     assert "import " not in code
     assert "http" not in code.replace("http://www.w3.org/2000/svg", "")
     assert "innerHTML" not in code  # names of threads are no markup
-
-
-# --- odd recordings ------------------------------------------------------------------------------
-
-
-def test_odd_names_are_shown_as_text(tmp_path: Path) -> None:
-    names = ["<b>x</b>", "a\nb\x1b[31m", "\udcffodd", "", "\u202eevil"]
-    recording = recording_of(tmp_path, [[(0, 9, R)]] * 5, names=names)
-    widget = timeline(recording)
-    shown = ["<b>x</b>", r"a\nb\x1b[31m", r"\udcffodd", "(no name)", r"\u202eevil"]
-    assert widget.data["names"] == shown
-    widget.data["names"][2].encode()
-    ask(widget, "filter", threads="<b>")
-    assert widget.data["rows"] == [0]
-
-
-@pytest.mark.parametrize(
-    "threads", [[], [[]], [[(7, 7, R)]], [[(0, 1, R)]]], ids=["none", "empty", "no time", "1 ns"]
-)
-def test_next_to_nothing_was_recorded(tmp_path: Path, threads: list[list[tuple[Any, ...]]]) -> None:
-    widget = timeline(recording_of(tmp_path, threads))
-    assert widget.data["found"] == len(threads)
-    ask(widget, "zoom", start=0, end=10, bins=500)
-    for order in ORDERS:
-        ask(widget, "order", order=order)
-    assert widget.message == ""
-
-
-def test_all_events_were_lost(tmp_path: Path) -> None:
-    widget = timeline(recording_of(tmp_path, [[(0, 9 * MS, U, 1)]] * 3))
-    assert shares(widget)[:, :, U] == pytest.approx(1)
-    assert not numbers(widget, "working").any()

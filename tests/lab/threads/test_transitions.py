@@ -13,7 +13,7 @@ from perflib.instruments.threads.formats import Selection, State
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.use import use_of_time
 from perflib.instruments.threads.wakeups import wakeups
-from perflib.lab.threads import page, transitions
+from perflib.lab.threads import transitions
 from perflib.lab.threads.timeline import Timeline, timeline
 from perflib.lab.threads.views import thread_view
 from perflib.model.errors import UserError
@@ -82,14 +82,6 @@ def test_a_wait_shows_who_led_to_its_end_and_the_critical_path(recording: Record
     ]
 
 
-def test_nobody_is_named_where_nobody_is_known(recording: Recording) -> None:
-    widget = timeline(recording)
-    ask(widget, "chain", row=1, time=9 * MS)  # sleeps until the end; its last wake-up is older
-    assert widget.highlight["links"] == []
-    ask(widget, "chain", row=0, time=MS)  # runs
-    assert widget.highlight == {}
-
-
 def test_the_use_of_the_cores_is_that_of_the_selection(recording: Recording) -> None:
     widget = timeline(recording)
     ask(widget, "zoom", start=0, end=10 * MS, bins=100)
@@ -146,7 +138,3 @@ def test_wrong_filters_are_sentences_and_change_nothing(recording: Recording) ->
     assert "no time from" in widget.message
     assert widget.filters["start"] == 0
     assert widget.selection == before
-
-
-def test_classes_of_use_have_colours_of_their_own() -> None:
-    assert len(set(page.CLASSES.values())) == 5

@@ -6,7 +6,6 @@ from typing import Any, get_args
 import pytest
 
 from perflib.instruments.profile import views
-from perflib.instruments.threads.concurrency import thread_states
 from perflib.instruments.threads.formats import Lock, Selection, State
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.samples import cpu_samples, off_cpu_samples, wait_samples
@@ -42,15 +41,6 @@ def texts(view: ThreadView) -> str:
     return "".join(str(part.value) for part in parts)
 
 
-def test_the_views_are_there(view: ThreadView) -> None:
-    titles = [view.tabs.get_title(i) for i in range(len(view.tabs.children))]
-    assert titles == list(view._parts)
-    assert {"Threads", "Concurrency", "Locks", "Bottom-up", "Top-down", "Flame graph"} < set(titles)
-    assert view.view == "Threads"
-    assert "5 threads on 2 cores, 1.00 s" in view.children[0].value
-    assert view.children[1] is view.timeline
-
-
 def test_only_what_is_open_is_computed(
     view: ThreadView, recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,17 +56,6 @@ def test_only_what_is_open_is_computed(
     assert view._problem.value == "<p>lock_waits</p>"
     view.view = "Threads"
     assert view._problem.value == ""
-
-
-def test_threads_of_the_selection(view: ThreadView, recording: Recording) -> None:
-    view.timeline.zoom(*part_of(recording))
-    states = thread_states(recording, Selection(*part_of(recording))).set_index("name")
-    rows = {row[0]: row[1:] for row in view.threads.data["rows"]}
-    assert set(rows) == set(states.index)
-    for name, words in rows.items():
-        order = ["running", "spinning", "ready", "waiting", "sleeping", "unknown"]
-        assert words[1:] == [duration(1e9 * states.loc[name, state]) for state in order]
-    assert "<b>Selection:</b> 0.400000 s to 0.500000 s (100 ms), 5 threads" in texts(view)
 
 
 def test_a_click_on_a_thread_restricts_every_view(view: ThreadView, recording: Recording) -> None:
@@ -162,18 +141,6 @@ def test_trees_by_cpu_time_by_waiting_time_or_off_cpu(
     assert isinstance(graph, FlameGraph)
     assert graph.data["total"][0] == whole
     assert graph.data["weight"] == f"ns of {by}"
-
-
-def test_the_function_stays_when_the_selection_moves(
-    view: ThreadView, recording: Recording
-) -> None:
-    view.view = "Calls"
-    view.function.value = "event_loop"
-    view.timeline.zoom(*part_of(recording))
-    assert view.function.value == "event_loop"
-    view.by = "waiting time"
-    assert view.function.value == "event_loop"
-    assert "output" in view._calls.value
 
 
 def test_concurrency_is_a_picture_of_the_selection(view: ThreadView, recording: Recording) -> None:

@@ -60,13 +60,6 @@ def test_two_cpus(tmp_path: Path) -> None:
     assert (first.softirqs, first.interrupts, first.switches) == (1643392, 9911582, 800)
 
 
-def test_one_cpu_does_not_get_the_errors_of_all(tmp_path: Path) -> None:
-    rows = (
-        "           CPU0       \nLOC:         12   Local timer\nERR:          3\n Err:          4"
-    )
-    assert activity(tmp_path, 0, interrupts=rows).by_source == {"LOC": 12}
-
-
 def table(cpus: list[int], rows: dict[str, list[int]], words: str = "") -> str:
     """A table with a column for each CPU, as the kernel prints it: ten digits after a blank."""
     head = " " * 12 + "".join(f"CPU{cpu:<8}" for cpu in cpus)

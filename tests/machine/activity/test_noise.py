@@ -22,22 +22,10 @@ def test_a_gap_lies_between_its_edges(gap_ns: int) -> None:
     assert edges[index] <= gap_ns < edges[index + 1]
 
 
-def test_bins_double() -> None:
-    edges, _ = gap_histogram([])
-    assert edges[0] == 64
-    assert np.all(edges[1:] == 2 * edges[:-1])
-
-
 def test_stolen_share_takes_the_ordinary_step_off() -> None:
     # 900 steps of 20 ns and 10 gaps of 220 ns, of which 200 ns each were stolen
     duration_ns = 900 * 20 + 10 * 220
     assert stolen_share(2200, 10, 910, duration_ns) == pytest.approx(2000 / duration_ns)
-
-
-def test_stolen_share_without_gaps_or_without_time() -> None:
-    assert stolen_share(0, 0, 100, 2000) == 0
-    assert stolen_share(0, 0, 0, 0) == 0
-    assert stolen_share(500, 1, 1, 500) == 1
 
 
 @pytest.mark.parametrize(

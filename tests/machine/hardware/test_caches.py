@@ -24,16 +24,6 @@ def test_each_cache_once_with_those_who_share_it(tmp_path: Path) -> None:
     }
 
 
-def test_core_complexes_of_an_epyc(tmp_path: Path) -> None:
-    last = [cache for cache in caches(trees.epyc(tmp_path)) if cache.level == 3]
-    assert len(last) == 8
-    assert last[1].shared_cpus == (2, 3, 18, 19)
-
-
-def test_no_sysfs_is_no_cache(tmp_path: Path) -> None:
-    assert caches(tmp_path) == ()
-
-
 def test_half_a_description_is_left_out(tmp_path: Path) -> None:
     place = f"{trees.CPU}/cpu0/cache/index0"
     trees.write(tmp_path, {f"{place}/level": "1", f"{place}/type": "Data"})

@@ -79,19 +79,6 @@ def test_no_limit_in_a_mixed_hierarchy(tmp_path: Path) -> None:
     assert found.cpus == (0, 1)
 
 
-def test_a_group_outside_of_what_is_mounted(tmp_path: Path) -> None:
-    trees.container(tmp_path)
-    trees.write(tmp_path, {"proc/self/cgroup": "0::/../../elsewhere"})
-    assert limits(tmp_path).quota_cpus == 1.5
-
-
-def test_nothing_to_read(tmp_path: Path) -> None:
-    found = limits(tmp_path)
-    assert found.version is None
-    assert found.cpus is None
-    assert found.quota_cpus is None
-
-
 V1 = "33 31 0:30 {} {} rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct"
 V2 = "41 31 0:38 {} {} rw,relatime - cgroup2 cgroup2 rw,nsdelegate"
 OVER = "42 31 0:39 / {} rw - tmpfs tmpfs rw"

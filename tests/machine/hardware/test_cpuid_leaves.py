@@ -43,10 +43,6 @@ def test_subleaves_of_features_and_monitoring_are_read_where_there_are_any() -> 
     assert (0xF, 1) not in few
 
 
-def test_a_guest_is_asked_for_its_hypervisor() -> None:
-    assert (0x40000000, 0) in read_leaves(Processor("guest"))
-
-
 def test_without_a_compiler_the_reason_is_given(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

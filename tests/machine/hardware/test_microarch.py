@@ -30,15 +30,6 @@ def test_recorded_processors(machine: str, numbers: tuple[str, int, int, int], n
 
 
 @pytest.mark.parametrize(
-    ("stepping", "product"),
-    [(0, "Skylake-SP"), (4, "Skylake-SP"), (5, "Cascade Lake"), (7, "Cascade Lake"),
-     (10, "Cooper Lake"), (11, "Cooper Lake")],
-)  # fmt: skip
-def test_one_model_number_for_three_products(stepping: int, product: str) -> None:
-    assert microarchitecture(Signature("GenuineIntel", 6, 0x55, stepping)).product == product
-
-
-@pytest.mark.parametrize(
     ("numbers", "name"),
     [
         (("GenuineIntel", 6, 0x2A, 7), "Sandy Bridge"),

@@ -19,13 +19,6 @@ def test_haswell_by_descriptors() -> None:
     )
 
 
-def test_skylake_sp_has_a_larger_second_level() -> None:
-    found = decode_tlbs(dump("skylake_sp"))
-    assert Tlb(2, "unified", (K4, M2), 1536, 6) in found
-    assert Tlb(2, "unified", (G1,), 16, 4) in found
-    assert reach_bytes(found, "data", level=2) == 6 << 20
-
-
 def test_sapphire_rapids_by_leaf_18() -> None:
     found = decode_tlbs(dump("sapphire_rapids"))
     assert found == (
@@ -58,15 +51,6 @@ def test_rome() -> None:
         Tlb(2, "instruction", (K4,), 1024, 8),
         Tlb(2, "instruction", (M2,), 1024, 8),
     )
-
-
-def test_genoa() -> None:
-    found = decode_tlbs(dump("genoa"))
-    assert Tlb(1, "data", (K4,), 72, 72) in found
-    assert Tlb(2, "data", (G1,), 64, 64) in found
-    assert reach_bytes(found, "data", level=2) == 3072 * K4
-    assert reach_bytes(found, "instruction", level=2) == 512 * K4
-    assert reach_bytes(found, "instruction", level=2, page_bytes=M2) == 512 * M2
 
 
 def test_a_guest_that_hides_gigabyte_pages() -> None:

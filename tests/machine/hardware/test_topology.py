@@ -44,12 +44,6 @@ def test_groups_share_a_node_and_the_last_cache(tmp_path: Path) -> None:
     assert len(topology(complexes).groups()) == 1  # nothing but the cache tells them apart
 
 
-def test_groups_are_of_the_cpus_that_may_be_used(tmp_path: Path) -> None:
-    trees.epyc(tmp_path)
-    trees.write(tmp_path, {"proc/self/status": "Cpus_allowed_list:\t1,3-4"})
-    assert topology(tmp_path).groups(caches(tmp_path)) == [(1,), (3,), (4,)]
-
-
 def test_offline_cpus_have_no_place_and_isolated_ones_may_be_used(tmp_path: Path) -> None:
     machine = topology(trees.offline(tmp_path))
     assert [cpu.cpu for cpu in machine.cpus if not cpu.online] == [6, 7]
@@ -58,12 +52,6 @@ def test_offline_cpus_have_no_place_and_isolated_ones_may_be_used(tmp_path: Path
     assert machine.where(7) == "offline"
     assert machine.allowed_cpus() == [0, 1, 2, 3, 4, 5]
     assert machine.where(5) == "package 0, core 5, isolated"
-
-
-def test_a_narrowed_mask_keeps_isolated_cpus_out(tmp_path: Path) -> None:
-    trees.offline(tmp_path)
-    trees.write(tmp_path, {"proc/self/status": "Cpus_allowed_list:\t0-2"})
-    assert topology(tmp_path).allowed_cpus() == [0, 1, 2]
 
 
 def test_a_cpuset_keeps_isolated_cpus_out(tmp_path: Path) -> None:
@@ -85,13 +73,6 @@ def test_dies_are_named_where_a_package_has_several(tmp_path: Path) -> None:
     files = {f"{trees.CPU}/online": "0-1"}
     files |= trees.cpu_files(0, 0, 0, "0", die=0) | trees.cpu_files(1, 0, 1, "1", die=1)
     assert topology(trees.write(tmp_path, files)).where(1) == "package 0, die 1, core 1"
-
-
-def test_memory_without_cpus_is_a_node(tmp_path: Path) -> None:
-    trees.kvm_guest(tmp_path)
-    trees.write(tmp_path, trees.node_files(2, "", 1024, "20 10"))
-    nodes = topology(tmp_path).nodes
-    assert [(node.node, node.cpus) for node in nodes] == [(0, (0, 1)), (2, ())]
 
 
 def test_nothing_known_is_an_empty_machine(tmp_path: Path) -> None:

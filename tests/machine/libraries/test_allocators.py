@@ -162,13 +162,6 @@ def test_all_goes_on_with_those_that_are_here_and_names_the_others(two: list[str
 
 
 @pytest.mark.usefixtures("two")
-def test_some_by_name() -> None:
-    some, absent = chosen(["jemalloc", "glibc", "jemalloc", "mimalloc"])
-    assert [one.name for one in some] == ["jemalloc", "glibc"]
-    assert absent == [f"mimalloc is not installed: {module.INSTALL['mimalloc']}"]
-
-
-@pytest.mark.usefixtures("two")
 def test_nothing_left_and_wrong_names_are_told() -> None:
     with pytest.raises(UserError, match="allocators: mimalloc is not installed: 'apt-get install"):
         chosen(["mimalloc"])

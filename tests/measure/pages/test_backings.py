@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import shutil
 from pathlib import Path
@@ -14,7 +13,6 @@ from perflib.measure.pages import backings
 from perflib.measure.pages.backings import pool_pages, why_not
 from perflib.measure.pages.kinds import BACKINGS, DATA_BACKINGS
 from perflib.measure.pages.refusals import explain
-from perflib.model.errors import UserError
 from tests.machine import trees
 
 THP = "sys/kernel/mm/transparent_hugepage"
@@ -67,11 +65,6 @@ def test_the_numbers_are_those_of_the_kernels() -> None:
 def test_all_can_be_had(tmp_path: Path) -> None:
     machine(tmp_path)
     assert [reason(name, tmp_path) for name in [*BACKINGS, "hugectl"]] == [""] * 6
-
-
-def test_a_backing_that_does_not_exist() -> None:
-    with pytest.raises(UserError, match=r"unknown page backing 'hugetable'.*'hugetlb'"):
-        why_not("hugetable")
 
 
 # --- transparent huge pages ----------------------------------------------------------------------
@@ -281,18 +274,6 @@ def test_answers_with_a_known_cause(name: str, stage: int, number: int, said: st
     assert f"{os.strerror(number)} ({errno.errorcode[number]})" in sentence
 
 
-def test_other_answers() -> None:
-    assert explain("thp", 0) == ""
-    assert explain("thp", 6 * 65536 + errno.EFAULT) == (
-        "could not move the copy over the text (mremap): Bad address (EFAULT)"
-    )
-    assert "hugetlb" not in explain("thp", 2 * 65536 + errno.ENOMEM)
-    assert explain("thp", 1 * 65536 + errno.E2BIG).startswith("code_lay() refused its arguments: ")
-    assert "means no stage of it" in explain("thp", 9 * 65536 + errno.EPERM)
-    assert "means no stage of it" in explain("thp", errno.EPERM)
-    assert "(4000)" in explain("thp", 2 * 65536 + 4000)
-
-
 # --- this machine --------------------------------------------------------------------------------
 
 
@@ -303,8 +284,3 @@ def test_this_machine() -> None:
     if not Path("/", POOL).is_dir():
         pytest.skip("this kernel has no pool of 2 MiB pages")
     assert "nr_hugepages" in why_not("hugetlb", pages_needed=1 << 40, may_reserve=False)
-
-
-def test_smallest_pages_of_another_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mmap, "PAGESIZE", 64 << 10)
-    assert why_not("4k") == "this system's smallest pages have 64 KiB, and not 4 KiB"

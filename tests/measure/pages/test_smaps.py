@@ -13,8 +13,7 @@ import pytest
 
 from perflib.measure.pages import smaps
 from perflib.measure.pages.smaps import TextPages, backing_of, violated
-from perflib.model.errors import MeasurementError, UserError
-from tests.machine import trees
+from perflib.model.errors import MeasurementError
 
 MIB = 1 << 20
 BEGIN = 0x7F5A00000000
@@ -142,14 +141,6 @@ def test_one_huge_page_is_too_few_and_too_many() -> None:
     )
 
 
-def test_pages_of_the_pool_that_nobody_has_touched() -> None:
-    found = pages(mapping(BEGIN, END, "/anon_hugepage (deleted)", page_kib=2048))
-    assert (found.resident_bytes, found.huge_bytes) == (0, 0)
-    for requested in ("4k", "hugetlb"):
-        words = violated(requested, found)
-        assert words.endswith("huge pages that are not there yet (of 4096 KiB)")
-
-
 def test_a_kernel_that_counts_the_pool_as_resident() -> None:
     found = pages(mapping(BEGIN, END, page_kib=2048, Rss=4096, Private_Hugetlb=4096))
     assert found.resident_bytes == 4 * MIB
@@ -220,15 +211,6 @@ def test_neighbours_that_only_touch_the_range_are_left_out() -> None:
 # --- texts with odd things in them ---------------------------------------------------------------
 
 
-def test_locked_and_named_mappings() -> None:
-    found = pages(
-        mapping(BEGIN, BEGIN + 2 * MIB, "[anon:java heap]", AnonHugePages=2048, Locked=2048),
-        mapping(BEGIN + 2 * MIB, END, AnonHugePages=2048, Locked=4),
-    )
-    assert violated("thp", found) == ""
-    assert found.files == ()
-
-
 def test_a_path_that_looks_like_something_else() -> None:
     name = f"/tmp/{BEGIN:x}-{END:x} r-xp \r AnonHugePages: 4096 kB"
     found = pages(mapping(BEGIN, END, name))
@@ -255,24 +237,6 @@ def test_a_text_that_was_cut_off_is_no_proof_of_small_pages(after: str) -> None:
         backing_of(cut, BEGIN, END)
 
 
-def test_a_mapping_cut_off_in_the_middle_of_the_text() -> None:
-    first = mapping(BEGIN, BEGIN + 2 * MIB)
-    cut = first[: first.index("Swap:")]
-    with pytest.raises(MeasurementError, match="ends in the middle"):
-        pages(cut, mapping(BEGIN + 2 * MIB, END))
-
-
-@pytest.mark.parametrize(("begin", "end"), [(END, BEGIN), (BEGIN, BEGIN), (-4096, END)])
-def test_a_range_that_is_none(begin: int, end: int) -> None:
-    with pytest.raises(ValueError, match="no range of addresses"):
-        pages(begin=begin, end=end)
-
-
-def test_a_backing_that_does_not_exist() -> None:
-    with pytest.raises(UserError, match=r"unknown page backing 'hugetbl'.*'hugetlb'"):
-        violated("hugetbl", pages())
-
-
 # --- reading -------------------------------------------------------------------------------------
 
 
@@ -285,13 +249,6 @@ def test_a_process_that_has_ended(tmp_path: Path) -> None:
         smaps.read(13, tmp_path)
 
 
-def test_a_child_that_has_ended_but_was_not_waited_for() -> None:
-    with subprocess.Popen([sys.executable, "-S", "-c", ""]) as child:
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        with pytest.raises(MeasurementError, match="it has ended"):
-            smaps.read(child.pid)
-
-
 def test_a_process_that_may_not_be_looked_into(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,13 +258,6 @@ def test_a_process_that_may_not_be_looked_into(
     monkeypatch.setattr(Path, "read_bytes", forbidden)
     with pytest.raises(MeasurementError, match=r"12/smaps: Permission denied\. Its own user"):
         smaps.read(12, tmp_path)
-
-
-def test_names_of_any_bytes(tmp_path: Path) -> None:
-    trees.write(tmp_path, {"proc/7/smaps": ""})
-    text = mapping(BEGIN, END, "/tmp/NAME").encode().replace(b"NAME", b"\xff\r\xfe")
-    (tmp_path / "proc/7/smaps").write_bytes(text)
-    assert backing_of(smaps.read(7, tmp_path), BEGIN, END).files == ("/tmp/\ufffd\r\ufffd",)
 
 
 def test_this_process_as_it_is() -> None:

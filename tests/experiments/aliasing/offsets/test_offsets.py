@@ -360,13 +360,6 @@ def test_a_library_that_went_away_is_told() -> None:
 
 
 @needs_this_processor
-def test_one_thread_is_asked_for_before_the_library_is_loaded(threaded: Blas) -> None:
-    with trials_of(threaded) as trials:
-        asked = trials.provenance()["conditions"][0]["obtained"]["environment"]
-    assert asked["OPENBLAS_NUM_THREADS"] == asked["MKL_NUM_THREADS"] == "1"
-
-
-@needs_this_processor
 def test_a_sample_whose_result_differs_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     configuration = Configuration(0, "copy", "O2", 64)
     cpu = min(os.sched_getaffinity(0))

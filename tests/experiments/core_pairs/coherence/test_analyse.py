@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -222,10 +221,6 @@ def test_null_protocols_that_agree_as_one_way() -> None:
     assert findings(samples(changed=same))["protocols"].verdict == "refuted"
 
 
-def test_one_protocol_is_compared_with_none() -> None:
-    assert "protocols" not in findings(samples(whats=CAS))
-
-
 # --- groups and cores ----------------------------------------------------------------------------
 
 
@@ -276,15 +271,6 @@ def test_a_core_whose_requests_are_slow() -> None:
     assert [cpu for cpu in range(8) if found[f"cpu{cpu}"].verdict == "supported"] == [6]
     assert found["cpu6"].low < 20 < found["cpu6"].high
     assert found["cpu6"].evidence["where"] == "node 1"
-
-
-def test_missing_cells_are_no_obstacle() -> None:
-    made = samples(groups=FOUR, whats=(*CAS, "modified load"), absent=0.3)
-    dead = (made["owner_cpu"] == 2) & (made["requester_cpu"] == 5)
-    found = findings(made[~dead], FOUR)
-    assert found["groups"].effect == 2
-    row = CoherenceTable(made[~dead]).latencies().iloc[0]
-    assert row["pairs"] == 55
 
 
 # --- virtual cores that are migrated -------------------------------------------------------------
@@ -388,32 +374,6 @@ def test_tables(two: pd.DataFrame) -> None:
         [*PROTOCOLS, "modified load", "invalid load"], 24
     )
     assert len(made["heatmap_cas_one_line"]()) == 4
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        {"groups": FOUR, "whats": CAS, "at_once": 4, "rounds": 8},
-        {"layouts": dict.fromkeys(LAYOUT_NS, 29.0)},
-        {"rounds": 1},
-        {"changed": {"shared load": 130.0, "modified load": 1.2}, "noise": 0.3},
-    ],
-)
-def test_every_finding_is_declared_and_has_its_sentences(made: dict[str, Any]) -> None:
-    for finding in findings(samples(**made), FOUR).values():
-        assert finding.of in COHERENCE.claims
-        assert set(finding.of.plain) == {"supported", "refuted", "inconclusive"}
-        for text in (finding.plain, finding.claim, finding.reason):
-            assert "{" not in text
-
-
-def test_from_the_first_cell_on() -> None:
-    first = samples(rounds=1, whats=CAS, layouts=None).head(1)
-    assert COHERENCE.live_rounds == 0
-    drawn = figures(run_of(first))
-    assert set(drawn) == {"heatmap_cas_one_line", "protocols"}
-    for figure in drawn.values():
-        assert png(figure)
 
 
 def test_local_and_distant_last_level_caches_are_groups_with_their_latencies() -> None:

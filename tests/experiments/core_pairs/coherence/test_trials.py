@@ -101,17 +101,6 @@ def test_configurations_are_disjoint_pairs_both_ways_and_stages_go_from_coarse_t
     assert controls == Counter([LAYOUT_CONTROL, *([ALONE] if together else [])])
 
 
-def test_as_many_pairs_at_once_as_are_requested() -> None:
-    wanted = [one for one in configurations_of(range(12), [[0, 1]], "pairs", 6) if one.stage == 2]
-    assert {len(one.pairs) for one in wanted} == {6}
-    assert len(wanted) == 12 * 11 / 6
-
-
-def test_the_control_is_on_the_first_pair() -> None:
-    (control,) = (one for one in configurations_of([3, 5, 9], [[3, 5]], "pairs", 1) if one.control)
-    assert control == PairConfiguration(0, ((3, 5),), LAYOUT_CONTROL)
-
-
 def test_whats_are_every_protocol_and_every_access_in_every_state() -> None:
     whats = whats_of(PROTOCOLS, STATES, ACCESSES, 48)
     assert len(whats) == len({what.name for what in whats}) == 3 + 10 * 2

@@ -115,20 +115,6 @@ def test_distances_where_nothing_can_be_compared() -> None:
     assert (found.verdict, found.reasons[0].code) == ("inconclusive", "one_class")
 
 
-def test_every_finding_is_declared_and_has_its_sentences() -> None:
-    for run in (
-        run_of(samples(AMD, rounds=2, slow={3: 0.5}), amd_machine()),
-        run_of(samples(INTEL), machine(TWO_NODES, [[20, 10], [10, 20]])),
-        run_of(samples(flat(3), noise=0.3), machine([0, 0, 1])),
-        run_of(samples(flat(1))),
-    ):
-        for finding in NUMA.analyse(run):
-            assert finding.of in NUMA.claims
-            assert set(finding.of.plain) == {"supported", "refuted", "inconclusive"}
-            for text in (finding.plain, finding.claim, finding.reason):
-                assert "{" not in text
-
-
 def test_tables() -> None:
     run = run_of(samples(AMD, rounds=8), amd_machine())
     made = NUMA.derived(run)

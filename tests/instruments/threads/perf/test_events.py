@@ -185,24 +185,6 @@ def test_thread_ends_with_its_last_switch(path: Path) -> None:
     assert events["kind"].tolist() == [Event.WAKING, Event.SWITCH, Event.EXIT]
 
 
-def test_kinds_that_the_expected_values_tell(path: Path) -> None:
-    waits = [
-        traced(WAIT, 1, 0xA0, 128, 2),  # a mutex with waiters
-        traced(WAIT, 2, 0xB0, 0, -(1 << 31) + 55),  # a robust one, as its owner left it
-        traced(WAIT, 3, 0xC0, 134, 0),  # one that inherits priority
-        traced(WAIT, 4, 0xD0, 265, 333),  # the number of another thread
-        traced(WAIT, 5, 0xE0, 137, 0),  # anything
-    ]
-    found, _, _ = converted(path, waits)
-    kinds = {address: kind for (pid, address), kind in found.hints.items() if pid == ROOT}
-    assert kinds == {0xA0: "mutex", 0xB0: "mutex", 0xC0: "mutex", 0xD0: "join"}
-
-
-def test_empty_file(path: Path) -> None:
-    found, events, _ = converted(path, [])
-    assert (len(events), found.last_ns) == (0, 0)
-
-
 def family(path: Path) -> None:
     """ROOT executes a program twice, has a child that executes none, and that one has another."""
 

@@ -225,15 +225,6 @@ def by_process(ran: Ran) -> dict[int, int]:
     return dict(Counter(lock.pid for lock in named if lock.kind == "mutex"))
 
 
-def test_a_fork_has_a_file_of_its_own(tmp_path: Path, job: Path) -> None:
-    ran = record(tmp_path, job, "forked")
-    assert (ran.code, ran.said) == (0, "")
-    pid = ran.recording.meta["job_pid"]
-    counts = by_process(ran)
-    assert counts.pop(pid) == 2
-    assert list(counts.values()) == [2]
-
-
 def test_programs_that_it_becomes_and_starts(tmp_path: Path, job: Path) -> None:
     ran = record(tmp_path, job, "executed")
     assert (ran.code, ran.said) == (0, "")
@@ -368,11 +359,6 @@ def test_a_job_that_uses_every_signal_itself(tmp_path: Path, job: Path) -> None:
     assert any("the signal of the samples" in remark for remark in ran.recording.meta["remarks"])
     last = ran.recording.threads.index[-1]
     assert last not in ran.recording.samples["thread"]
-
-
-def test_a_job_that_blocks_and_waits_for_all_signals(tmp_path: Path, job: Path) -> None:
-    ran = record(tmp_path, job, "blocked")
-    assert (ran.code, ran.said) == (0, "")
 
 
 def test_samples_stand_for_the_cpu_time(tmp_path: Path, job: Path) -> None:

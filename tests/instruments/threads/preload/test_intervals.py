@@ -80,15 +80,6 @@ def told(of: Life) -> Told:
     ]
 
 
-def test_a_thread_that_only_runs() -> None:
-    assert told(life(1000, cpu_us=1000)) == [("RUNNING", 1000, -1)]
-    assert intervals(life(1000, cpu_us=999))["flags"].tolist() == [0]
-
-
-def test_a_life_without_length() -> None:
-    assert told(life(0)) == []
-
-
 def test_what_nothing_is_known_of_is_unknown() -> None:
     found = told(life(1000, cpu_us=600))
     assert found == [("RUNNING", 600, -1), ("UNKNOWN", 400, -1)]
@@ -138,18 +129,6 @@ def test_blocked_at_first_and_then_running() -> None:
     ]
 
 
-def test_waits_explain_first_what_was_blocked() -> None:
-    """Of ten milliseconds it was blocked for seven: five in the wait, two outside."""
-    waited = waits((1000, 6000, 0, 1000))
-    of = life(10_000, waited, readings((10_000, 3000, 0, S)))
-    assert told(of) == [
-        ("RUNNING", 1000, -1),
-        ("WAITING", 5000, 0),
-        ("RUNNING", 2000, -1),
-        ("SLEEPING", 2000, -1),
-    ]
-
-
 def test_old_readings_of_a_thread_that_runs_are_made_good() -> None:
     """The kernel brings its account up to date at its ticks only."""
     cpu_us = [(10_000, 8000), (20_000, 20_000), (30_000, 26_500), (40_000, 40_000)]
@@ -177,12 +156,6 @@ def test_a_wait_remains_one_if_it_was_all_without_a_core() -> None:
     assert [state for state, *_ in told(of)] == ["WAITING", "READY"]
 
 
-def test_a_thread_that_was_there_before() -> None:
-    read = readings((0, 500_000, 0, S), (10_000, 505_000, 0, S))
-    found = told(life(10_000, None, read, born=False))
-    assert found == [("RUNNING", 5000, -1), ("SLEEPING", 5000, -1)]
-
-
 @pytest.mark.parametrize("read", [False, True])
 def test_parts_say_the_same_as_the_whole(monkeypatch: pytest.MonkeyPatch, read: bool) -> None:
     rng = np.random.default_rng(3)
@@ -204,11 +177,6 @@ def test_parts_say_the_same_as_the_whole(monkeypatch: pytest.MonkeyPatch, read: 
     assert waiting[0]["start_ns"].tolist() == waiting[1]["start_ns"].tolist()
     if not read:
         assert whole.tolist() == parts.tolist()
-
-
-def test_a_thread_that_is_blocked_for_good_is_read_once() -> None:
-    read = readings((0, 500, 0, S))
-    assert told(life(10_000, None, read, locks=[4], born=False)) == [("WAITING", 10_000, 4)]
 
 
 def test_what_is_unknown_is_no_wait() -> None:

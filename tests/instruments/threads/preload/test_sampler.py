@@ -28,18 +28,6 @@ sys.stdin.read()
 import os
 os._exit(0)
 """
-SOME = """
-import sys, threading
-done = threading.Event()
-print(flush=True)
-sys.stdin.readline()
-threads = [threading.Thread(target=done.wait) for _ in range(3)]
-for thread in threads:
-    thread.start()
-sys.stdin.readline()
-done.set()
-sys.stdin.read()
-"""
 MANY = """
 import sys, threading
 done = threading.Event()
@@ -110,22 +98,6 @@ def test_a_thread_that_sleeps_is_read_once_and_not_written_again(tmp_path: Path)
     assert sampled.programs[process.pid] == os.path.realpath(sys.executable)
 
 
-def test_a_thread_blocked_on_a_mutex_is_seen_with_its_address(tmp_path: Path) -> None:
-    with python(LOCK) as (process, address):
-        folder = Path(f"/proc/{process.pid}/task")
-        until(lambda: len(list(folder.iterdir())) == 2)
-        other = next(int(one.name) for one in folder.iterdir() if one.name != str(process.pid))
-        until(lambda: (folder / str(other) / "syscall").read_text().startswith("202 "))
-        with Sampler(process.pid, tmp_path / "readings") as one:
-            until(lambda: len(one._threads) == 2 and all(t.seen_ns for t in one._threads))
-            time.sleep(0.05)
-    sampled = one.sampled()
-    blocked = next(thread.number for thread in sampled.threads if thread.tid == other)
-    found = seen(sampled, blocked)[-1]
-    assert (found["futex"], found["state"]) == (int(address), b"S")
-    assert found["operation"] & 0x7F == 0  # FUTEX_WAIT
-
-
 def test_children_are_followed_or_not(tmp_path: Path) -> None:
     with python(CHILD) as (process, child):
         with Sampler(process.pid, tmp_path / "a") as one:
@@ -138,20 +110,6 @@ def test_children_are_followed_or_not(tmp_path: Path) -> None:
             one._list()
         assert listed(one) == {process.pid}
         process.communicate()  # it ends its child
-
-
-def test_threads_that_end_and_begin(tmp_path: Path) -> None:
-    def say(word: str) -> None:
-        assert process.stdin is not None
-        process.stdin.write(f"{word}\n")
-        process.stdin.flush()
-
-    with python(SOME) as (process, _), Sampler(process.pid, tmp_path / "readings") as one:
-        say("begin")
-        until(lambda: len(one._live) == 4)
-        say("end")
-        until(lambda: len(one._live) == 1)
-    assert len(one._threads) == 4
 
 
 def test_many_threads_take_no_more_files_than_allowed(
@@ -213,13 +171,6 @@ def test_another_users_thread_is_seen_by_what_it_sleeps_in(tmp_path: Path) -> No
         live = sampler._Live(one._threads[0], str(folder / other), keep=False)
         live._unreadable = True
         assert live._blocked(202) == (sampler.UNKNOWN_FUTEX, 0)
-
-
-def test_a_process_that_is_not_there(tmp_path: Path) -> None:
-    with python("") as (process, _):
-        process.wait()
-        with pytest.raises(MeasurementError, match="there is no process"):
-            Sampler(process.pid, tmp_path / "readings").__enter__()
 
 
 def test_what_goes_wrong_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
