@@ -45,8 +45,7 @@ def test_the_start_page_in_jupyterlab(
 
     home.get_by_label("search").last.fill("false sharing")
     button = home.get_by_role("button", name="contention")
-    button.wait_for()
-    assert home.get_by_role("button", name="what_if").count() == 0
+    home.get_by_role("button", name="what_if").wait_for(state="hidden")
     link = home.get_by_role("link", name="notebook 19_contention")
     assert (
         link.evaluate("(one) => one.href").split("?")[0].endswith("/lab/tree/19_contention.ipynb")

@@ -15,6 +15,7 @@ from perflib.cli import cli
 from perflib.course.lesson import declared
 from perflib.course.mystery.causes import CAUSES
 from perflib.experiments import NAMES, get
+from perflib.lab.symptoms import symptoms
 from perflib.machine.doctor.permissions import PERMISSIONS
 from perflib.model.recorded import RECORDED
 from tests.site.building import DOCS, ROOT, site_module
@@ -77,11 +78,14 @@ def test_no_table_is_cut_in_two() -> None:
 
 
 def test_every_experiment_and_notebook_has_a_symptom() -> None:
-    page = (DOCS / "symptoms.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`(\w+)`", page))
-    assert set(NAMES) <= named
+    assert "\n```{symptoms}\n```\n" in (DOCS / "symptoms.md").read_text(encoding="utf-8")
+    page = site_module("site_lists").symptoms()
+    assert len(table_rows(page)) == len(symptoms())
+    assert set(NAMES) <= set(re.findall(r"`(\w+)`", page))
     for path in (ROOT / "notebooks").glob("*.ipynb"):
-        assert f"(../notebooks/{path.name})" in page, path.name
+        assert f"(../notebooks/{path.name})" in page or path.stem == "home", path.name
+    for link in re.findall(r"\]\((.+?)\)", page):
+        assert (DOCS / link).is_file(), link
 
 
 def test_every_case_has_its_published_source() -> None:
