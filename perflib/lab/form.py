@@ -19,7 +19,7 @@ from perflib import experiments
 from perflib.framework import configured, recordings
 from perflib.framework.params import Params
 from perflib.lab.fields import Fields
-from perflib.lab.markup import escape
+from perflib.lab.markup import escape, image
 from perflib.lab.repeated import call, command, differing, foretold, last_took
 from perflib.lab.summary import summary
 from perflib.lab.tables import STYLE, verdicts
@@ -41,6 +41,7 @@ _STYLE = (
     + """
 .perflib-form .widget-html-content, .perflib-form .widget-html-content * { line-height: 1.25; }
 .perflib-form .perflib-help { font-size: 0.9em; opacity: 0.8; }
+.perflib-form img { max-width: 100%; }
 .perflib-form .perflib-changed .widget-label { font-weight: 700; }
 """
 )
@@ -92,11 +93,8 @@ class Form(widgets.VBox):
         self._status = widgets.HTML("not started")
         self.call = _copied("in a cell", "the call that makes the same run")
         self.command = _copied("command", "the command that makes the same run")
-        self._plot = widgets.Image(
-            format="png",
-            tooltip=f"figure of {name}",
-            layout=widgets.Layout(max_width="100%", align_self="flex-start"),
-        )
+        self._plot = widgets.HTML()
+        self._shown = b""
         self._result = widgets.HTML()
         self._pngs: dict[str, bytes] = {}
         self.preset.observe(self._load_preset, "value")
@@ -271,7 +269,9 @@ class Form(widgets.VBox):
 
     def _show_chosen(self, _: object = None) -> None:
         if self._choose.value in self._pngs:
-            self._plot.value = self._pngs[self._choose.value]
+            self._shown = self._pngs[self._choose.value]
+            alt = f"{self._choose.value} of {self.experiment.name}"
+            self._plot.value = image(self._shown, alt)
             self._plot.layout.display = None
 
     def _finish(self, measured: Run) -> None:
@@ -321,7 +321,7 @@ class Form(widgets.VBox):
     @property
     def figure_png(self) -> bytes:
         """The figure that is shown, as a PNG file's bytes; empty if there is none yet."""
-        return bytes(self._plot.value)
+        return self._shown
 
     @property
     def status(self) -> str:

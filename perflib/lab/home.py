@@ -6,7 +6,6 @@ to look at the machine, is done in a background thread.
 
 from __future__ import annotations
 
-import base64
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +22,7 @@ from perflib.kernels.compiling import compiler
 from perflib.lab.form import Form
 from perflib.lab.interface import RunView, bound, compare, load, report
 from perflib.lab.machine import facts
-from perflib.lab.markup import escape
+from perflib.lab.markup import escape, image
 from perflib.lab.portrait import drawn
 from perflib.lab.portrait_facts import facts_of
 from perflib.lab.summary import summary
@@ -195,7 +194,7 @@ class RunsPart(widgets.VBox):
         if self._run is not None and self.figure.value:
             with _answered(self.message):
                 alt = f"{self.figure.value} of {self._run.id}"
-                self.picture.value = _image(png(self._run.plot(self.figure.value)), alt)
+                self.picture.value = image(png(self._run.plot(self.figure.value)), alt)
 
     def _compare(self, _: object = None) -> None:
         self._clear()
@@ -246,9 +245,7 @@ class SymptomsPart(widgets.VBox):
 
     def _row(self, one: Symptom) -> widgets.VBox:
         for name in one.experiments:
-            self.buttons[name] = _button(
-                name, experiments.get(name).question, lambda _, name=name: self.show_form(name)
-            )
+            self.buttons[name] = _button(name, experiments.get(name).question, self._opens(name))
         how = [] if one.notebooks else [escape(one.how)]
         links = "; ".join([*map(_link, one.notebooks), *how])
         offered = [*(self.buttons[name] for name in one.experiments), widgets.HTML(links)]
@@ -274,6 +271,9 @@ class SymptomsPart(widgets.VBox):
             shown += fits
         nothing = "No symptom has all of these words; perflib investigate needs none."
         self.message.value = _said("" if shown else nothing)
+
+    def _opens(self, name: str) -> Callable[[object], None]:
+        return lambda _: self.show_form(name)
 
     def show_form(self, name: str) -> None:
         """Show an experiment's form below; one that measures stays."""
@@ -316,11 +316,6 @@ def _said(text: str) -> str:
     return f'<p role="status">{escape(text)}</p>' if text else ""
 
 
-def _image(data: bytes, alt: str) -> str:
-    source = base64.b64encode(data).decode()
-    return f'<img src="data:image/png;base64,{source}" alt="{escape(alt)}">'
-
-
 def _judged(title: str, findings: Sequence[Finding]) -> str:
     items = "".join(f"<li>{escape(text)}</li>" for text in summary(findings))
     return f"<h3>{escape(title)}</h3><ul>{items}</ul>{verdicts(findings).html()}"
@@ -334,7 +329,7 @@ def _portrait(fit: Mapping[str, Any]) -> str:
     words = table({"what": name, "here": value} for name, value in known.items()).html()
     portrait = facts_of(Evidence(Question(), [], dict(fit)))
     cores = png(drawn(replace(portrait, levels=())))  # claimed sizes are in the boxes
-    return _image(cores, portrait.in_words()) + words
+    return image(cores, portrait.in_words()) + words
 
 
 def _spoiled(fit: Mapping[str, Any]) -> str:
