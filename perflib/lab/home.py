@@ -265,7 +265,8 @@ class SymptomsPart(widgets.VBox):
         words = self.search.value.lower().split()
         shown = 0
         for one, row in self.rows:
-            text = " ".join([one.see, one.may_be, *one.experiments, *one.notebooks]).lower()
+            named = (*one.experiments, *one.notebooks, *one.words)
+            text = " ".join([one.see, one.may_be, *named]).lower()
             fits = all(word in text for word in words)
             row.layout.display = None if fits else "none"
             shown += fits

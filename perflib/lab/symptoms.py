@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,8 @@ class Symptom:
 
     Parameters
     ----------
+    words
+        What else one may search for.
     page
         The page of the documentation that says more, where no notebook does.
     how
@@ -25,6 +26,7 @@ class Symptom:
     may_be: str
     notebooks: tuple[str, ...] = ()
     experiments: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     page: str = ""
     how: str = ""
 
@@ -33,8 +35,12 @@ class Symptom:
 def symptoms() -> tuple[Symptom, ...]:
     """All of them, in the order in which one reads them."""
     stored = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    return tuple(_made(**one) for one in stored["symptom"])
-
-
-def _made(notebooks: Sequence[str] = (), experiments: Sequence[str] = (), **texts: str) -> Symptom:
-    return Symptom(notebooks=tuple(notebooks), experiments=tuple(experiments), **texts)
+    return tuple(
+        Symptom(
+            one["see"],
+            one["may_be"],
+            *(tuple(one.get(key, ())) for key in ("notebooks", "experiments", "words")),
+            *(one.get(key, "") for key in ("page", "how")),
+        )
+        for one in stored["symptom"]
+    )

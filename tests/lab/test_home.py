@@ -189,6 +189,8 @@ def test_symptoms_are_searched_by_symptom_cause_and_experiment() -> None:
 
     assert {"contention"} <= {name for one in shown("false sharing") for name in one.experiments}
     assert [one.experiments for one in shown("code_segment")] == [("code_segment",)]
+    for words, name in {"slow core": "kv_per_core", "iTLB": "code_segment"}.items():
+        assert [one.experiments for one in shown(words)] == [(name,)]
     assert shown("flat tyre") == []
     assert "perflib investigate" in part.message.value
     assert len(shown("")) == len(symptoms())
