@@ -120,12 +120,6 @@ def reference() -> dict[str, str]:
         *(line for claim in shared.claims for line in _claim(claim)),
         "",
         *_investigation(),
-        "```{toctree}",
-        ":hidden:",
-        "",
-        *(f"reference/{name}" for name in NAMES),
-        "```",
-        "",
     ]
     pages = {f"reference/{one['name']}.md": _alone(one, shared) for one in documents}
     return {"reference.md": "\n".join(lines), **pages}

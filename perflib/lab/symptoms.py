@@ -6,6 +6,7 @@ import functools
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,11 @@ class Symptom:
 def symptoms() -> tuple[Symptom, ...]:
     """All of them, in the order in which one reads them."""
     stored = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    return tuple(
-        Symptom(
-            one["see"],
-            one["may_be"],
-            *(tuple(one.get(key, ())) for key in ("notebooks", "experiments", "words")),
-            *(one.get(key, "") for key in ("page", "how")),
-        )
-        for one in stored["symptom"]
-    )
+    return tuple(_made(one) for one in stored["symptom"])
+
+
+def _made(stored: dict[str, Any]) -> Symptom:
+    fields: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()
+    }
+    return Symptom(**fields)
