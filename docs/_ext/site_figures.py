@@ -123,7 +123,7 @@ def gallery(runs: list[tuple[Drawn, Path]], top: Path) -> str:
             file = "/" + os.path.relpath(folder / one.figures[0].file, top)
             picture = f"![]({file})"
         lines += ["````{container} thumbnail"]
-        lines += [f"[{picture} {get(name).question}](reference/{name}.md) `{name}`", "````"]
+        lines += [f"[{picture} {get(name).question}](reference/{name}.md#figures) `{name}`", "````"]
     return "\n".join([*lines, "`````"])
 
 
