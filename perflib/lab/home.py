@@ -262,12 +262,13 @@ class SymptomsPart(widgets.VBox):
         return row
 
     def _filter(self, _: object = None) -> None:
-        words = self.search.value.lower().split()
+        query = " ".join(self.search.value.lower().split())
+        meant = [one for one, _ in self.rows if query in map(str.lower, one.words)]
         shown = 0
         for one, row in self.rows:
             named = (*one.experiments, *one.notebooks, *one.words)
             text = " ".join([one.see, one.may_be, *named]).lower()
-            fits = all(word in text for word in words)
+            fits = one in meant if meant else all(word in text for word in query.split())
             row.layout.display = None if fits else "none"
             shown += fits
         nothing = "No symptom has all of these words; perflib investigate needs none."
