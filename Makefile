@@ -36,7 +36,7 @@ help:
 	@echo "make docs          build the site into build/site, from recorded runs: nothing is measured"
 	@echo "make lint          check style, types and formatting"
 	@echo "make format        bring Python, notebooks and C into their format"
-	@echo "make reference     write docs/reference.md from what the experiments declare"
+	@echo "make reference     write docs/reference.md and docs/reference from what the experiments declare"
 	@echo "make lock          take the newest packages that pyproject.toml admits, with their hashes"
 	@echo "make clean         remove .venv and what tools left behind; measured runs stay"
 
@@ -98,8 +98,7 @@ format: $(FOR_DEVELOPMENT)
 
 # By way of a second file: the page stays as it is where the experiments cannot be imported.
 reference: $(FOR_USE)
-	@$(BIN)/python -m perflib.cli.reference > docs/reference.md.new
-	@mv docs/reference.md.new docs/reference.md
+	@$(BIN)/python -m perflib.cli.reference docs
 
 clean:
 	rm -rf $(VENV) .nox dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

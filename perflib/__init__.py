@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from perflib.lab.code import built, disassembly
     from perflib.lab.farm import farm, farm_question, simulated_farm
     from perflib.lab.farm_report import write_farm_report
+    from perflib.lab.home import home
     from perflib.lab.interface import compare, experiment, ledger, load, recorded, report, runs
     from perflib.lab.investigation import investigate, question
     from perflib.lab.machine import describe, doctor
@@ -59,6 +60,7 @@ _LAZY = {
     # to run experiments and look into runs
     "compare": "perflib.lab.interface",
     "experiment": "perflib.lab.interface",
+    "home": "perflib.lab.home",
     "ledger": "perflib.lab.interface",
     "load": "perflib.lab.interface",
     "pair": "perflib.lab.pairs",
@@ -151,6 +153,7 @@ __all__ = [
     "farm",
     "farm_question",
     "fix",
+    "home",
     "investigate",
     "layout_offsets",
     "ledger",

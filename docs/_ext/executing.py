@@ -17,6 +17,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 _NOTE = "*In JupyterLab: a form, a button or a slider. It needs a running notebook.*"
 _BARE = re.compile(r"[\w.]+\(")  # how a widget calls itself that says nothing of its own
 _TIMEOUT_S = 280
+_FOLDED = {"solution": "the solution", "parameters": "the parameters"}
 
 
 def notebooks() -> list[Path]:
@@ -82,9 +83,10 @@ def readable(notebook: dict[str, Any]) -> dict[str, Any]:
             continue
         if cell["cell_type"] != "code":
             continue
-        if "solution" in cell["metadata"].get("tags", ()):
-            cell["metadata"]["tags"].append("hide-input")
-            cell["metadata"]["mystnb"] = {"code_prompt_show": "Show the solution"}
+        for tag, what in _FOLDED.items():
+            if tag in cell["metadata"].get("tags", ()):
+                cell["metadata"]["tags"].append("hide-input")
+                cell["metadata"]["mystnb"] = {"code_prompt_show": f"Show {what}"}
         for output in cell["outputs"]:
             if WIDGET in output.get("data", ()):
                 output["data"] = {

@@ -1,8 +1,9 @@
 """Directives for figures of recorded runs, and for what was recorded.
 
 ``recorded-figure`` (arguments: experiment, figure; options ``machine``, ``tag``, and ``says``:
-subjects of findings) shows one with its lines; ``gallery`` shows all; ``recorded-machines`` lists
-where they come from. Whoever names an experiment, a machine or a figure that is not there gets a
+subjects of findings) shows one with its lines; ``figures EXPERIMENT`` shows all of one experiment,
+``gallery`` the first of each, small, below its question; ``recorded-machines`` lists where they
+come from. Whoever names an experiment, a machine or a figure that is not there gets a
 sentence, and the build fails.
 """
 
@@ -19,7 +20,7 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-__all__ = ["chosen", "gallery", "setup"]
+__all__ = ["all_figures", "chosen", "gallery", "setup"]
 
 _log = logging.getLogger(__name__)
 _drawn: list[tuple[Drawn, Path]] = []
@@ -90,36 +91,59 @@ class OneFigure(SphinxDirective):
         return [nodes.container("", shown, lines, classes=["recorded-figure"])]
 
 
-def gallery(runs: list[Drawn]) -> str:
-    """Every figure of every experiment as Markdown, each experiment of one recorded run."""
-    from perflib.experiments import NAMES, get
-
-    lines = []
-    for name in NAMES:
-        ours = [one for one in runs if one.experiment == name]
-        notebook = get(name).notebook
-        lines += [f"## {name}", "", get(name).question]
-        lines += [f"Notebook: [{notebook}](../notebooks/{notebook}.ipynb).", ""]
-        if not ours:
-            lines += ["No run of it is recorded.", ""]
-            continue
-        one = chosen(runs, name)
-        others = " and ".join(f"`{other.machine}`" for other in ours if other is not one)
-        lines += [f"There are recorded runs of {others}, too.", ""] if others else []
-        for figure in one.figures:
-            lines += [f"```{{recorded-figure}} {name} {figure.name}"]
-            lines += [f":machine: {one.machine}", "```", ""]
-        lines += [f"- `{plot}` is not drawn: {why}" for plot, why in one.missing.items()] + [""]
+def all_figures(runs: list[Drawn], name: str) -> str:
+    """Every figure of an experiment as Markdown, of one recorded run."""
+    ours = [one for one in runs if one.experiment == name]
+    if not ours:
+        return "No run of it is recorded."
+    one = chosen(runs, name)
+    others = " and ".join(f"`{other.machine}`" for other in ours if other is not one)
+    lines = [f"There are recorded runs of {others}, too.", ""] if others else []
+    for figure in one.figures:
+        lines += [f"```{{recorded-figure}} {name} {figure.name}"]
+        lines += [f":machine: {one.machine}", "```", ""]
+    lines += [f"- `{plot}` is not drawn: {why}" for plot, why in one.missing.items()]
     return "\n".join(lines)
 
 
-class Gallery(SphinxDirective):
-    """Every figure of every experiment, of one recorded run each."""
+def gallery(runs: list[tuple[Drawn, Path]], top: Path) -> str:
+    """The first figure of each experiment as Markdown, with its question; it leads to all of them.
+
+    ``top``: the folder that paths of pictures begin with.
+    """
+    from perflib.experiments import NAMES, get
+
+    lines = ["`````{container} gallery"]
+    for name in NAMES:
+        ours = [one for one, _ in runs if one.experiment == name]
+        picture = "No run of it is recorded."
+        if ours:
+            one = chosen(ours, name)
+            folder = next(folder for run, folder in runs if run is one)
+            file = "/" + os.path.relpath(folder / one.figures[0].file, top)
+            picture = f"![]({file})"
+        lines += ["````{container} thumbnail"]
+        lines += [f"[{picture} {get(name).question}](reference/{name}.md#figures) `{name}`", "````"]
+    return "\n".join([*lines, "`````"])
+
+
+class Figures(SphinxDirective):
+    """Every figure of an experiment, of one recorded run."""
+
+    required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """A section for each experiment."""
-        text = gallery([one for one, _ in _drawn])
-        return self.parse_text_to_nodes(text, allow_section_headings=True)
+        """The figures with their lines."""
+        text = all_figures([one for one, _ in _drawn], self.arguments[0])
+        return self.parse_text_to_nodes(text)
+
+
+class Gallery(SphinxDirective):
+    """A figure of every experiment, of one recorded run each."""
+
+    def run(self) -> list[nodes.Node]:
+        """A small picture for each experiment."""
+        return self.parse_text_to_nodes(gallery(_drawn, Path(self.env.srcdir)))
 
 
 class Machines(SphinxDirective):
@@ -145,6 +169,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("site_figures", default="", rebuild="env", types=(str,))
     app.connect("builder-inited", _prepare, priority=800)
     app.add_directive("recorded-figure", OneFigure)
+    app.add_directive("figures", Figures)
     app.add_directive("gallery", Gallery)
     app.add_directive("recorded-machines", Machines)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

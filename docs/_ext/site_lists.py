@@ -2,7 +2,8 @@
 
 ``lesson-points LESSON`` and ``wrong-answers LESSON`` show what a lesson's items earn, and typical
 wrong answers. ``recorded-keys`` shows what a run records, ``permissions`` what an instrument must
-be allowed. A lesson that does not exist fails the build with a sentence.
+be allowed, ``symptoms`` which notebook and experiment explain what one sees. A lesson that does
+not exist fails the build with a sentence.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-__all__ = ["lesson_points", "permissions", "recorded_keys", "setup", "wrong_answers"]
+__all__ = ["lesson_points", "permissions", "recorded_keys", "setup", "symptoms", "wrong_answers"]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -76,6 +77,25 @@ def permissions() -> str:
     return _table((*head, *ways), rows)
 
 
+def symptoms() -> str:
+    """What one sees, what it may be, and which notebook and experiment find out."""
+    from perflib.lab.symptoms import symptoms as known
+
+    rows = []
+    for one in known():
+        links = [f"[{_short(name)}](../notebooks/{name}.ipynb)" for name in one.notebooks]
+        links += [f"[{one.page.replace('_', ' ')}]({one.page}.md)"] if one.page else []
+        run = [f"`{name}`" for name in one.experiments] + ([one.how] if one.how else [])
+        rows.append([_text(one.see), _text(one.may_be), ", ".join(links), ", ".join(run)])
+    return _table(("what you see", "what it may be", "notebook", "experiment"), rows)
+
+
+def _short(notebook: str) -> str:
+    """A notebook's number, or its name."""
+    number = notebook.partition("_")[0]
+    return number if number.isdigit() else notebook.replace("_", " ")
+
+
 def _says(item: Any, answer: Any) -> str:
     """What the check answers: a choice explains itself, anything else gets the first hint."""
     return str(item.because[answer] if hasattr(item, "because") else item.hints[0])
@@ -124,6 +144,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
         ("wrong-answers", wrong_answers, 1),
         ("recorded-keys", recorded_keys, 0),
         ("permissions", permissions, 0),
+        ("symptoms", symptoms, 0),
     ):
         made = {"make": staticmethod(make), "required_arguments": arguments}
         app.add_directive(name, type(name, (_Made,), made))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from executing import execute_all
@@ -9,7 +11,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
-__all__ = ["setup"]
+__all__ = ["searched", "setup", "with_words"]
 
 _FIRST = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>perflib</title>
@@ -42,6 +44,26 @@ def _replace(_app: Sphinx, docname: str, source: list[str]) -> None:
         source[0] = path.read_text(encoding="utf-8")
         if wrong:
             _log.warning("%s", wrong, location=docname)
+    folder, _, name = docname.rpartition("/")
+    if folder == "notebooks" and (words := searched(name)):
+        source[0] = with_words(source[0], words)
+
+
+def searched(notebook: str) -> list[str]:
+    """The words for which a search leads to a notebook first."""
+    from perflib.lab.symptoms import symptoms
+
+    return [word for one in symptoms() if one.notebooks[:1] == (notebook,) for word in one.words]
+
+
+def with_words(notebook: str, words: Sequence[str]) -> str:
+    """A notebook with main entries of the index, which a search prefers, below its title."""
+    made = json.loads(notebook)
+    entries = ", ".join(f"! {word}" for word in words)
+    text = f"```{{index}} {entries}\n```"
+    cell = {"cell_type": "markdown", "id": "index", "metadata": {}, "source": text}
+    made["cells"].insert(1, cell)
+    return json.dumps(made)
 
 
 def _begin(app: Sphinx, error: Exception | None) -> None:

@@ -18,6 +18,8 @@ from perflib.model.extras import need
 if TYPE_CHECKING:
     from perflib.batch import Outcome
 
+_START = "home.ipynb"
+
 
 @click.command(
     context_settings={"ignore_unknown_options": True},
@@ -29,7 +31,8 @@ def lab(folder: Path | None, jupyter_options: tuple[str, ...]) -> None:
     """Open the notebooks in JupyterLab.
 
     They are copied into FOLDER first, where those that are there already stay as they are; without
-    FOLDER the checkout's own are opened. Further options go to JupyterLab.
+    FOLDER the checkout's own are opened. JupyterLab begins with home.ipynb, the start page, unless
+    an option names another default_url. Further options go to JupyterLab.
     """
     import os
 
@@ -38,7 +41,10 @@ def lab(folder: Path | None, jupyter_options: tuple[str, ...]) -> None:
     need("jupyterlab")
     place = place_notebooks(folder)
     say(f"notebooks: {place}")
-    argv = [sys.executable, "-P", "-m", "jupyterlab", str(place), *jupyter_options]
+    own = any("default_url" in option for option in jupyter_options)
+    start = not own and (place / _START).is_file()
+    first = [f"--LabApp.default_url=/lab/tree/{_START}"] if start else []
+    argv = [sys.executable, "-P", "-m", "jupyterlab", str(place), *first, *jupyter_options]
     os.execv(sys.executable, argv)
 
 

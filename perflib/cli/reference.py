@@ -1,13 +1,17 @@
 """The command that shows what there is: list; and the reference page that is made from the same.
 
-``make reference`` writes docs/reference.md by running this module.
+``make reference`` writes docs/reference.md, and a page an experiment below docs/reference, by
+running this module.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import string
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -88,20 +92,24 @@ def _list_recorded(name: str | None, as_json: bool) -> None:
             show(f"{words or 'as by default'}{tag}", f"  {one.experiment:17s} ")
 
 
-def reference() -> str:
-    """The whole reference as Markdown: docs/reference.md."""
+def reference() -> dict[str, str]:
+    """The whole reference as Markdown, by file in docs: ``reference.md``, and one an experiment."""
     from perflib.experiments import NAMES, get
 
     shared = _shared()
-    pages = [_page(get(name).documentation(), shared, _Shared([], [])) for name in NAMES]
+    documents = [get(name).documentation() for name in NAMES]
     lines = [
         "# Reference",
         "",
         "What every experiment takes, measures, claims and shows.",
-        "`make reference` writes this page from what the experiments declare.",
-        "`perflib list NAME` shows one section of it.",
+        "`make reference` writes these pages from what the experiments declare.",
+        "`perflib list NAME` shows one of them.",
         "",
         "A word in braces, such as `{cpu}`, stands for what a claim is about, or for a number.",
+        "",
+        "## Experiments",
+        "",
+        *(f"- [{one['name']}](reference/{one['name']}.md): {one['question']}" for one in documents),
         "",
         "## Parameters of every experiment",
         "",
@@ -111,8 +119,22 @@ def reference() -> str:
         "",
         *(line for claim in shared.claims for line in _claim(claim)),
         "",
+        *_investigation(),
     ]
-    return "\n".join([*lines, *_investigation(), "\n".join(pages)])
+    pages = {f"reference/{one['name']}.md": _alone(one, shared) for one in documents}
+    return {"reference.md": "\n".join(lines), **pages}
+
+
+def _alone(document: Mapping[str, Any], shared: _Shared) -> str:
+    """An experiment's page: its section, and the figures of a recorded run."""
+    page = _page(document, shared, _Shared([], []))
+    notebook = document["notebook"]
+    link = f"[{notebook}.ipynb](../../notebooks/{notebook}.ipynb)"
+    page = page.replace(f"Notebook: `{notebook}.ipynb`.", f"Notebook: {link}.", 1)
+    lines = [re.sub(r"^##", "#", line) for line in page.splitlines()]
+    return "\n".join(
+        [*lines, "", "## Figures", "", f"```{{figures}} {document['name']}", "```", ""]
+    )
 
 
 def _investigation() -> Iterator[str]:
@@ -224,4 +246,7 @@ def _named(described: Mapping[str, str]) -> Iterable[str]:
 
 if __name__ == "__main__":
     os.environ["PERFLIB_CONFIG"] = "none"  # the page is everybody's
-    click.echo(reference(), nl=False)
+    for file, text in reference().items():
+        path = Path(sys.argv[1], file)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")

@@ -7,8 +7,9 @@ core from a sample; at most a tenth of the time goes into them.
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
 
@@ -18,7 +19,8 @@ from perflib import experiments
 from perflib.framework import configured, recordings
 from perflib.framework.params import Params
 from perflib.lab.fields import Fields
-from perflib.lab.markup import escape
+from perflib.lab.markup import escape, image
+from perflib.lab.repeated import call, command, differing, foretold, last_took
 from perflib.lab.summary import summary
 from perflib.lab.tables import STYLE, verdicts
 from perflib.lab.theme import figures, png
@@ -38,7 +40,9 @@ _STYLE = (
     STYLE
     + """
 .perflib-form .widget-html-content, .perflib-form .widget-html-content * { line-height: 1.25; }
-.perflib-form .perflib-help { font-size: 0.9em; opacity: 0.75; }
+.perflib-form .perflib-help { font-size: 0.9em; opacity: 0.8; }
+.perflib-form img { max-width: 100%; }
+.perflib-form .perflib-changed .widget-label { font-weight: 700; }
 """
 )
 
@@ -76,6 +80,7 @@ class Form(widgets.VBox):
         self.stop_button = _button("Stop", "warning", "stop", self._stop_now)
         self.save_button = _button("Save as", "", "download", self._save_as)
         self.file = widgets.Text(
+            description="file",
             placeholder="samples.csv or samples.parquet",
             tooltip="a copy of the samples; the run itself is stored anyway",
         )
@@ -83,16 +88,20 @@ class Form(widgets.VBox):
         self._bar = widgets.FloatProgress(
             min=0, max=1, layout=widgets.Layout(width="20em", flex=_FIXED)
         )
+        self._foretold = widgets.HTML()
+        self._took = last_took(name)
         self._status = widgets.HTML("not started")
-        self._plot = widgets.Image(
-            format="png", layout=widgets.Layout(max_width="100%", align_self="flex-start")
-        )
+        self.call = _copied("in a cell", "the call that makes the same run")
+        self.command = _copied("command", "the command that makes the same run")
+        self._plot = widgets.HTML()
+        self._shown = b""
         self._result = widgets.HTML()
         self._pngs: dict[str, bytes] = {}
         self.preset.observe(self._load_preset, "value")
         self.source.observe(lambda _: self._check(), "value")
         self._choose.observe(self._show_chosen, "value")
-        for hidden in (self._plot, self._choose, self._bar):
+        self._again = widgets.VBox([self.call, self.command])
+        for hidden in (self._plot, self._choose, self._bar, self._again):
             hidden.layout.display = "none"
         if self.source.options == (_HERE,):
             self.source.layout.display = "none"
@@ -105,20 +114,25 @@ class Form(widgets.VBox):
                 widgets.HBox([self.preset, self.source]),
                 self.fields.box,
                 self._message,
+                self._foretold,
                 widgets.HBox([self.run_button, self.stop_button, self._bar, self._status]),
                 self._choose,
                 self._plot,
                 self._result,
+                self._again,
                 widgets.HBox([self.save_button, self.file]),
             ]
         )
         self.add_class("perflib-form")
         self.add_class(f"perflib-form-{name}")
         self._status.add_class("perflib-status")
+        self._foretold.add_class("perflib-foretold")
         self._message.add_class("perflib-message")
         self.stop_button.disabled = self.save_button.disabled = True
         if "quick" in self._presets:
             self.preset.value = "quick"
+        else:
+            self._check()
 
     # --- what the user does ----------------------------------------------------------------------
 
@@ -140,8 +154,13 @@ class Form(widgets.VBox):
         return params
 
     def _check(self) -> None:
-        wrong = self._params() is None
-        self.run_button.disabled = wrong or self._running()
+        params = self._params()
+        self.run_button.disabled = params is None or self._running()
+        text = ""
+        if params is not None:
+            here = self.source.value == _HERE
+            text = foretold(params, self._took) if here else "Nothing is measured: it is recorded."
+        self._foretold.value = escape(text)
 
     def _load_preset(self, _: object) -> None:
         self.fields.fill(self._presets.get(self.preset.value, {}))
@@ -197,6 +216,7 @@ class Form(widgets.VBox):
             self.run = self._bound(measured)
             self._draw(measured)
             self._finish(measured)
+            self._repeat(params)
         except PerflibError as error:
             self._say(str(error), wrong=True)
             self._status.value = "failed"
@@ -249,7 +269,9 @@ class Form(widgets.VBox):
 
     def _show_chosen(self, _: object = None) -> None:
         if self._choose.value in self._pngs:
-            self._plot.value = self._pngs[self._choose.value]
+            self._shown = self._pngs[self._choose.value]
+            alt = f"{self._choose.value} of {self.experiment.name}"
+            self._plot.value = image(self._shown, alt)
             self._plot.layout.display = None
 
     def _finish(self, measured: Run) -> None:
@@ -258,11 +280,24 @@ class Form(widgets.VBox):
         note = recording_of(measured)
         self._status.value = escape(f"nothing was measured: recorded on {note}" if note else kept)
         self._bar.value = 1.0
-        items = "".join(f"<li>{escape(text)}</li>" for text in summary(self.findings))
+        sentences = summary(self.findings)
+        if stopped == "interrupted":
+            sentences += _without_interval(self.findings)
+        items = "".join(f"<li>{escape(text)}</li>" for text in sentences)
         problems = "".join(
             f"<p>On the way: {escape(text)}</p>" for text in measured.provenance["problems"]
         )
         self._result.value = f"<ul>{items}</ul>{verdicts(self.findings).html()}{problems}"
+
+    def _repeat(self, params: Params) -> None:
+        """Show how the same run is made without the form."""
+        preset = None if self.preset.value == _NO_PRESET else self.preset.value
+        recorded = "" if self.source.value == _HERE else self.source.value
+        given = differing(self.experiment, params, preset)
+        self.call.value = call(self.experiment.name, given, preset, recorded)
+        self.command.value = command(self.experiment.name, given, preset, recorded)
+        self._again.layout.display = None
+        self._took = last_took(self.experiment.name)
 
     # --- what is shown ---------------------------------------------------------------------------
 
@@ -286,7 +321,7 @@ class Form(widgets.VBox):
     @property
     def figure_png(self) -> bytes:
         """The figure that is shown, as a PNG file's bytes; empty if there is none yet."""
-        return bytes(self._plot.value)
+        return self._shown
 
     @property
     def status(self) -> str:
@@ -303,6 +338,24 @@ def _button(label: str, style: str, icon: str, pressed: Callable[[object], None]
     )
     button.on_click(pressed)
     return button
+
+
+def _copied(label: str, says: str) -> widgets.Text:
+    """A line that is there to be copied."""
+    wide = widgets.Layout(width="100%", max_width="60em")
+    return widgets.Text(description=label, tooltip=f"{says}, to be copied", layout=wide)
+
+
+def _without_interval(findings: Sequence[Finding]) -> list[str]:
+    """Which estimates of a run that was stopped early have no interval: they are no results."""
+    named = [
+        one.subject
+        for one in findings
+        if not one.of.counted
+        and math.isfinite(one.effect)
+        and not math.isfinite(one.high - one.low)
+    ]
+    return [f"Stopped early, so a number without interval: {', '.join(named)}."] if named else []
 
 
 def _recorded_machines(name: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import re
 
@@ -28,3 +29,9 @@ def escape(text: str) -> str:
     '&lt;a b=&quot;c&quot;&gt;&amp;'
     """
     return html.escape(seen(text))
+
+
+def image(png: bytes, alt: str) -> str:
+    """A picture within a page, with what it shows in words."""
+    source = base64.b64encode(png).decode()
+    return f'<img src="data:image/png;base64,{source}" alt="{escape(alt)}">'

@@ -27,7 +27,7 @@ def _small_copy(target: Path) -> None:
 
 
 def _field(page: Any, name: str) -> Any:
-    return page.locator(f'{_FORM} input[title^="{name}:"], {_FORM} [title^="{name}:"] input').first
+    return page.locator(_FORM).get_by_label(name).first
 
 
 @pytest.mark.timeout(900)

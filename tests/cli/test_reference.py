@@ -13,7 +13,7 @@ from perflib.experiments import NAMES, get
 from tests.cli.calling import call
 from tests.cli.columns import too_wide
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def listed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -79,4 +79,9 @@ def test_a_parameter_is_shown_once_as_the_experiment_has_it() -> None:
 
 
 def test_the_reference_page_is_up_to_date() -> None:
-    assert PAGE.read_text(encoding="utf-8") == reference(), "run 'make reference'"
+    made = reference()
+    assert set(made) == {"reference.md", *(f"reference/{name}.md" for name in NAMES)}
+    kept = {str(path.relative_to(DOCS)) for path in (DOCS / "reference").iterdir()}
+    assert kept == set(made) - {"reference.md"}
+    for file, text in made.items():
+        assert (DOCS / file).read_text(encoding="utf-8") == text, "run 'make reference'"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import math
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,13 +13,17 @@ from typing import Any
 import pytest
 
 from perflib import experiments
-from perflib.lab.form import Form
+from perflib.framework.params import Params, assignments
+from perflib.lab.fields import Fields
+from perflib.lab.form import Form, _without_interval
 from perflib.lab.interface import RunView, experiment
+from perflib.lab.repeated import call, command, differing, last_took
 from perflib.lab.summary import summary
 from perflib.measure.schedule import Status
 from perflib.model.errors import MeasurementError
 from perflib.model.run import new_id
 from perflib.store import run_files
+from tests.stored import RUNS
 
 _PATIENCE_S = 120
 
@@ -97,6 +105,10 @@ def test_run_measures_draws_and_keeps(tmp_path: Path) -> None:
     assert shown.figure_png.startswith(b"\x89PNG")
     assert not shown.run_button.disabled
     assert not shown.save_button.disabled
+    own = "budget_s=0.4, spin_ms=20.0"
+    assert shown.call.value == f'pl.experiment("machine").run(preset="quick", {own})'
+    assert shown.command.value.startswith("perflib run machine --preset quick -p budget_s=0.4")
+    assert "The last saved run took" in last_took("machine")
 
     for name in ("samples.csv", "samples.parquet"):
         shown.file.value = str(tmp_path / name)
@@ -121,6 +133,17 @@ def test_stop_keeps_what_there_is() -> None:
     assert shown.run is not None
     assert shown.status.startswith("interrupted: ")
     assert shown.run.provenance["stopped"] == "interrupted"
+
+
+def test_a_number_without_interval_is_named_after_an_early_stop() -> None:
+    run = run_files.load(RUNS / "machine.parquet")
+    found = experiments.get("machine").analyse(run)
+    whole = [one for one in found if math.isfinite(one.high - one.low)]
+    assert whole
+    assert _without_interval(whole) == []
+    bare = dataclasses.replace(whole[0], low=-math.inf, high=math.inf)
+    (sentence,) = _without_interval([bare, *whole[1:]])
+    assert sentence == f"Stopped early, so a number without interval: {bare.subject}."
 
 
 def test_a_failed_measurement_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,6 +206,94 @@ def test_it_draws_from_the_round_on_that_the_experiment_says(
         progress(Status(1.0, 1.0, round_, None, lambda: None))  # type: ignore[arg-type, return-value]
         now[0] += 10.0
     assert len(drawn) == 5 - live_rounds
+
+
+@pytest.mark.parametrize("name", experiments.NAMES)
+def test_few_fields_come_first_and_each_has_one_place(name: str) -> None:
+    fields = Fields(
+        experiments.get(name).documentation()["parameters"], set(Params.model_fields), lambda: None
+    )
+    first, more = (fields.box.children[at] for at in (0, -1))
+    grids = [[one for one in grid.children if one.description] for grid in (first, *more.children)]
+    assert 3 <= len(grids[0]) <= 5
+    assert sorted(one.description for grid in grids for one in grid) == sorted(fields.widgets)
+    assert len(more.titles) == len(more.children)
+
+
+def test_what_differs_from_the_preset_is_marked_and_says_what_it_was() -> None:
+    shown = Form("kv_per_core")
+    fields = shown.fields
+    field = fields.widgets["threshold_percent"]
+    assert field.description == "threshold_percent"
+    type_in(shown, threshold_percent="2", aslr=False)
+    assert field.description == "• threshold_percent (changed)"
+    assert "perflib-changed" in field._dom_classes
+    assert "preset: 1." in fields._helps["threshold_percent"].value
+    assert "limits • 1 changed" in fields._more.titles
+    assert fields.widgets["aslr"].description == "• aslr (changed)"
+    shown.preset.value = "full"
+    assert field.description == "threshold_percent"
+    assert "perflib-changed" not in field._dom_classes
+    assert "limits" in fields._more.titles
+
+
+def test_time_and_cost_are_foretold() -> None:
+    shown = Form("machine")
+    type_in(shown, cores="0", budget_s="45")
+    assert "for 45 s at most, on CPU 0;" in shown._foretold.value
+    type_in(shown, budget_s="600", fifo_priority="9", settings="thp=always")
+    assert "for 10 min at most" in shown._foretold.value
+    assert "nothing of ordinary priority" in shown._foretold.value
+    assert "sets thp=always for the whole machine" in shown._foretold.value
+    type_in(shown, budget_s="soon")
+    assert shown._foretold.value == ""
+
+
+def test_the_last_run_says_how_long_one_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    assert last_took("machine") == ""
+    run = run_files.load(RUNS / "machine.parquet")
+    run.provenance |= {"start": "2026-01-01T10:00:00.000+00:00", "stopped": "precision"}
+    run.provenance["end"] = "2026-01-01T10:04:00.000+00:00"
+    run_files.save(run)
+    budget = f"{run.params['budget_s']:g}"
+    assert last_took("machine") == f"The last saved run took 4 min in all, with budget_s={budget}."
+    assert last_took("numa") == ""
+
+
+@pytest.mark.parametrize("preset", [None, "quick"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"cores": [0], "events": 7, "aslr": False},
+        {"preload": [], "environment": {"A": "b c", "D": "'"}, "environment_bytes": 4096},
+        {"job": "command", "job_command": "awk '{{print}}' \"a b\"", "threshold_percent": 1 / 3},
+    ],
+)
+def test_the_call_and_the_command_make_the_same_run(
+    given: dict[str, Any], preset: str | None
+) -> None:
+    kv = experiments.get("kv_per_core")
+    params = kv.params(given, preset)
+    differs = differing(kv, params, preset)
+    assert set(differs) <= set(given)
+
+    class Recorder:
+        def experiment(self, _: str) -> Recorder:
+            return self
+
+        def run(self, preset: str | None = None, **given: Any) -> Params:
+            return kv.params(given, preset)
+
+    assert eval(call(kv.name, differs, preset), {"pl": Recorder()}) == params
+    words = shlex.split(command(kv.name, differs, preset, "intel-guest"))
+    assert words[:3] == ["perflib", "run", "kv_per_core"]
+    assert words[-2:] == ["--recorded", "intel-guest"]
+    given_words = [after for word, after in itertools.pairwise(words) if word == "-p"]
+    assert kv.params(assignments(given_words), preset) == params
 
 
 def test_interrupted_runs_are_told_of() -> None:

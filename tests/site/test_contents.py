@@ -15,6 +15,7 @@ from perflib.cli import cli
 from perflib.course.lesson import declared
 from perflib.course.mystery.causes import CAUSES
 from perflib.experiments import NAMES, get
+from perflib.lab.symptoms import symptoms
 from perflib.machine.doctor.permissions import PERMISSIONS
 from perflib.model.recorded import RECORDED
 from tests.site.building import DOCS, ROOT, site_module
@@ -55,7 +56,8 @@ def test_pages_in_reach_of_the_navigation_stay_readable() -> None:
     pages = {page.resolve() for page in reached(DOCS / "index.md") if page.suffix == ".md"}
     words = {
         str(page.relative_to(ROOT)): len(page.read_text(encoding="utf-8").split())
-        for page in pages - {DOCS / "reference.md"}
+        for page in pages
+        if page != DOCS / "reference.md" and page.parent != DOCS / "reference"
     }
     longest = sorted(words.items(), key=lambda one: -one[1])[:5]
     assert sum(words.values()) <= MOST_WORDS, f"say each thing once; the longest pages: {longest}"
@@ -77,11 +79,14 @@ def test_no_table_is_cut_in_two() -> None:
 
 
 def test_every_experiment_and_notebook_has_a_symptom() -> None:
-    page = (DOCS / "symptoms.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`(\w+)`", page))
-    assert set(NAMES) <= named
+    assert "\n```{symptoms}\n```\n" in (DOCS / "symptoms.md").read_text(encoding="utf-8")
+    page = site_module("site_lists").symptoms()
+    assert len(table_rows(page)) == len(symptoms())
+    assert set(NAMES) <= set(re.findall(r"`(\w+)`", page))
     for path in (ROOT / "notebooks").glob("*.ipynb"):
-        assert f"(../notebooks/{path.name})" in page, path.name
+        assert f"(../notebooks/{path.name})" in page or path.stem == "home", path.name
+    for link in re.findall(r"\]\((.+?)\)", page):
+        assert (DOCS / link).is_file(), link
 
 
 def test_every_case_has_its_published_source() -> None:
@@ -235,10 +240,11 @@ def test_widgets_become_a_note(plain: str, shown: str) -> None:
     assert list(made) == ["text/markdown"]
 
 
-def test_solutions_are_closed_until_a_reader_opens_them() -> None:
-    solution = cell("code", "# Solution 1\nanswer = 4", outputs=[])
-    solution["metadata"] = {"tags": ["solution"]}
-    made = site_module("executing").readable({"metadata": {}, "cells": [solution]})
+@pytest.mark.parametrize("tag", ["solution", "parameters"])
+def test_long_cells_are_closed_until_a_reader_opens_them(tag: str) -> None:
+    closed = cell("code", "# Solution 1\nanswer = 4", outputs=[])
+    closed["metadata"] = {"tags": [tag]}
+    made = site_module("executing").readable({"metadata": {}, "cells": [closed]})
     assert "hide-input" in made["cells"][0]["metadata"]["tags"]
 
 
