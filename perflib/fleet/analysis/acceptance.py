@@ -35,16 +35,23 @@ ALPHA = 0.01  # of one test of a healthy node, both sides of the interval togeth
 _NEW = ""  # the node that is judged: no farm has one of this name
 _MANY_FREEDOM = 20.0  # from here on a scatter is that of most values, and outliers do not count
 _ROBUST_PART = 0.37  # of the values, as many count for a scatter that is taken from a median
+_LEAST_TAIL, _FEW_TAIL = 30, 5.0  # of fewer values no tail is seen: it may be heavy
 _OF_MEDIAN = math.pi / 2  # a median's variance over a mean's
 _ONE_OUTLIER_IN = 50  # nodes or days: a farm has slow cores
 _COLUMNS = ("experiment", "kind", "cpu", "effect", "half", "nodes", "days", "freedom", "why")
 
 
 class _Part(NamedTuple):
-    """A part of a variance, with its degrees of freedom."""
+    """A part of a variance, its degrees of freedom, and those of the weight of its tails."""
 
     square: float
     freedom: float
+    tail: float = math.inf
+
+    @property
+    def both(self) -> float:
+        """The degrees of freedom of an interval."""
+        return min(self.freedom, self.tail)
 
 
 def compare_node(levels: pd.DataFrame, new: pd.DataFrame, alpha: float = ALPHA) -> pd.DataFrame:
@@ -103,9 +110,9 @@ def _compared(one: Stratum, alpha: float) -> Iterator[dict[str, Any]]:
     parts.append(_of_days(one, others))
     middle = centre(by_node[:, 0])
     spread = _joined(parts, one.quantum)
-    freedom = min(spread.freedom, tail_freedom(level - middle.value))
-    half = _reach(alpha, freedom) * math.sqrt(spread.square + middle.error**2)
-    yield {**about, "kind": "node", "effect": new - middle.value, "half": half, "freedom": freedom}
+    half = _reach(alpha, spread.both) * math.sqrt(spread.square + middle.error**2)
+    effect = new - middle.value
+    yield {**about, "kind": "node", "effect": effect, "half": half, "freedom": spread.both}
     yield from ({**about, **row} for row in _cores(one, mine, others, alpha))
 
 
@@ -123,19 +130,18 @@ def _cores(one: Stratum, mine: Ints, others: Ints, alpha: float) -> Iterator[dic
     # A core whose few nodes happen to agree scatters no less than the others.
     moderated = (POOLED_FREEDOM * spread.square + (nodes - 1) * own) / (POOLED_FREEDOM + nodes - 1)
     square = np.maximum(spread.square, moderated) * (1 + _OF_MEDIAN / nodes)
-    freedom = min(spread.freedom, tail_freedom(noise))
-    most = _largest(noise, pd.MultiIndex.from_arrays([one.node[others], one.occasion[others]]), alpha)
-    half = np.minimum(_reach(alpha / columns.size, freedom) * np.sqrt(square), most)
+    most = _largest(noise, [one.node[others], one.occasion[others]], alpha)
+    half = np.minimum(_reach(alpha / columns.size, spread.both) * np.sqrt(square), most)
     effect = np.nanmean(core[mine] - profile, axis=0)
     for place, column in enumerate(columns):
         if np.isfinite(effect[place]) and np.isfinite(half[place]):
             yield {
                 "kind": "core", "cpu": int(one.cpus[column]), "effect": float(effect[place]),
-                "half": float(half[place]), "freedom": freedom,
+                "half": float(half[place]), "freedom": spread.both,
             }  # fmt: skip
 
 
-def _largest(noise: Floats, occasions: pd.MultiIndex, alpha: float) -> float:
+def _largest(noise: Floats, occasions: list[Ints], alpha: float) -> float:
     """What the slowest core of one more node shows, from the slowest of each node and occasion.
 
     Beyond the largest of them a tail like Student's is followed, as Weissman 1978
@@ -151,13 +157,13 @@ def _parts(values: Floats, node: Ints, occasion: Ints) -> tuple[Floats, list[_Pa
     """The mean of each node, and what nested means scatter by; values are ``[run, column]``."""
     runs = pd.DataFrame(values)
     keys = pd.MultiIndex.from_arrays([node, occasion])
-    by_day = runs.groupby(keys).mean()
+    by_day = runs.groupby([node, occasion]).mean()
     of_day = by_day.index.get_level_values(0)
     by_node = by_day.groupby(of_day).mean()
     codes, known = pd.factorize(keys)
     days = by_day.reindex(known).to_numpy()[codes]
     nodes = by_node.reindex(of_day).to_numpy()
-    per_day = runs.groupby(keys).size().to_numpy()
+    per_day = runs.groupby([node, occasion]).size().to_numpy()
     per_node = by_day.groupby(of_day).size().to_numpy()
     middle = np.array([centre(column).value for column in by_node.to_numpy().T])
     layers = (
@@ -175,9 +181,10 @@ def _part(rest: Floats, means: int, weight: float) -> _Part:
     if not freedom or not weight:
         return _Part(0.0, math.inf)
     wider = math.sqrt(known.sum() / freedom)
+    tail = tail_freedom(rest) if known.sum() >= _LEAST_TAIL else _FEW_TAIL
     if freedom < _MANY_FREEDOM:
-        return _Part(weight * float(np.nanmean((wider * rest) ** 2)), freedom)
-    return _Part(weight * scale(wider * rest) ** 2, _ROBUST_PART * freedom)
+        return _Part(weight * float(np.nanmean((wider * rest) ** 2)), freedom, tail)
+    return _Part(weight * scale(wider * rest) ** 2, _ROBUST_PART * freedom, tail)
 
 
 def _of_days(one: Stratum, runs: Ints) -> _Part:
@@ -195,7 +202,8 @@ def _joined(parts: Sequence[_Part], quantum: float) -> _Part:
     square = sum(part.square for part in parts)
     below = sum(part.square**2 / part.freedom for part in parts)
     freedom = square**2 / below if below > 0 else math.inf
-    return _Part(max(square, quantum**2 / 12, LEAST_SCALE**2), freedom)
+    tail = min(part.tail for part in parts)
+    return _Part(max(square, quantum**2 / 12, LEAST_SCALE**2), freedom, tail)
 
 
 def _reach(alpha: float, freedom: float) -> float:
