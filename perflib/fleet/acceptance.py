@@ -9,7 +9,7 @@ refuses it whatever the times are. Where a neighbour is busy nothing is told.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -37,8 +37,8 @@ Verdict = Literal["accepted", "refused", "cannot tell"]
 Watch = Callable[[str], AbstractContextManager["Progress | None"]]
 
 BATTERY: Mapping[str, Mapping[str, Any]] = {
-    "correctness": {"budget_s": 5.0, "cores": "all"},
     "kv_per_core": {"budget_s": 20.0, "cores": "all"},
+    "correctness": {"budget_s": 5.0, "cores": "all"},
     "memory_levels": {
         "budget_s": 6.0,
         "orders": ["random"],
@@ -244,7 +244,8 @@ def measured(experiment: Experiment, run: Run, remarks: Sequence[Reason] = ()) -
             if one.of.name == "clock" and math.isfinite(one.effect)
         ]
         named = {**about, "experiment": CLOCK, "setting": CLOCK}
-        levels = pd.concat([levels, pd.DataFrame(clocks).assign(**named)], ignore_index=True)
+        if clocks:
+            levels = pd.concat([levels, pd.DataFrame(clocks).assign(**named)], ignore_index=True)
         for one in findings:
             if one.of.name in _TAKEN and one.effect > 0:
                 busy[one.about["cpu"]] = busy.get(one.about["cpu"], 0.0) + one.effect
@@ -281,10 +282,17 @@ class _Judge:
             )
             raise UserError(msg)
         worth = [one for one in BATTERY if one == _ABSOLUTE or nodes.get(one, 0) >= LEAST_NODES]
-        taken = {name: take(name, 0) for name in worth}
-        first = {name: one for name, one in taken.items() if isinstance(one, _Measured)}
+        taken = dict[str, _Measured | str]()
+        first = dict[str, _Measured]()
+        for name in worth:  # a node that is busy is not kept busy for long
+            busy = _neighbour(first.values()) and name != _ABSOLUTE
+            taken[name] = one = "a neighbour is busy" if busy else take(name, 0)
+            if isinstance(one, _Measured):
+                first[name] = one
         table = self._compare(first)
-        again = {_measured_by(name) for name in table.loc[table["beyond"], "experiment"]}
+        again = set(table.loc[table["beyond"], "experiment"].map(_measured_by))
+        if _neighbour(first.values()):
+            again = set()
         again |= {name for name, one in first.items() if one.wrong}
         more = {name: take(name, 1) for name in first if name in again}
         second = {name: one for name, one in more.items() if isinstance(one, _Measured)}
@@ -295,9 +303,11 @@ class _Judge:
             if name not in worth:
                 found = nodes.get(name, 0)
                 why[name] = f"the farm has {found or 'no'} nodes of this model with it"
-        for name, one in first.items():
-            if one.levels.empty and name != _ABSOLUTE:
-                why[name] = "no core of it was ever alone"
+        compared = {*both["experiment"], _ABSOLUTE}
+        why |= dict.fromkeys(sorted(set(first) - compared), "no level of it here")
+        lacking = both.loc[both["why"] != "", "experiment"]
+        why |= dict.fromkeys(lacking, "the farm's have other cores or settings")
+        both = both[both["why"] == ""].reset_index(drop=True)
         both["once"] = both["beyond"] & ~both["experiment"].map(_measured_by).isin(second)
         count = int(others["node"].nunique())
         return self._result(both, [*first.values(), *second.values()], why, count)
@@ -315,23 +325,18 @@ class _Judge:
     def _result(
         self, table: pd.DataFrame, runs: Sequence[_Measured], why: Mapping[str, str], nodes: int
     ) -> Acceptance:
-        busy = max(
-            ((part, cpu) for one in runs for cpu, part in one.busy.items()), default=(0.0, -1)
-        )
-        neighbour = busy if busy[0] > _MAX_BUSY_PERCENT else None
+        neighbour = _neighbour(runs)
         compared = [self._finding(row, neighbour) for row in table.to_dict("records")]
         wrong = _wrong([one for run in runs for one in run.wrong])
         slower = [one for one in compared if one.verdict == "supported"]
         verdict: Verdict = "accepted"
         if any(one.verdict == "supported" for one in wrong) or slower:
             verdict = "refused"
-        elif wrong or neighbour or not any(one.verdict == "refuted" for one in compared):
-            verdict = "cannot tell"
-        elif any(one.reasons[0].code == "once" for one in compared):
+        elif wrong or neighbour or {one.verdict for one in compared} != {"refuted"}:
             verdict = "cannot tell"
         said = Words(self.node, self.model, nodes, CLAIMS["node_unlike"].reasons)
         remarks = list(self.farm.weaker)
-        if len(table) and (table["days"].dropna() <= 1).all() and table["days"].notna().any():
+        if len(table) and (table["days"] <= 1).all():
             remarks.append(Reason("one_day"))
         remarks += [one for run in runs for one in run.remarks]
         return Acceptance(
@@ -351,9 +356,6 @@ class _Judge:
         claim = CLAIMS["node_unlike"]
         if row["kind"] == "core":
             claim, about = CLAIMS["core_unlike"], {**about, "cpu": int(row["cpu"])}
-        if row["why"]:
-            decision = Decision("inconclusive", (Reason(row["why"], numbers),))
-            return claim.found(decision, about=about, facts=numbers)
         twice = bool(row["beyond"]) and row["beyond_again"] is True
         effect, half = float(row["effect"]), float(row["half"])
         usual = percent_of(half)
@@ -377,6 +379,13 @@ class _Judge:
             evidence={"usual_percent": usual, "freedom": row["freedom"], "days": int(row["days"])},
             confidence=1 - self.alpha,
         )
+
+
+def _neighbour(runs: Iterable[_Measured]) -> tuple[float, int] | None:
+    """How much of which core others took, in percent, where that is too much to tell anything."""
+    every = ((part, cpu) for one in runs for cpu, part in one.busy.items())
+    most = max(every, default=(0.0, -1))
+    return most if most[0] > _MAX_BUSY_PERCENT else None
 
 
 def _measured_by(name: str) -> str:

@@ -103,21 +103,16 @@ class Words:
         return plain if len(plain) <= MOST_CHARS else f"{plain[: MOST_CHARS - 2]}.."
 
     def _slower(self, slower: Sequence[Finding]) -> list[str]:
-        """What is slower, the node as a whole before its cores, a text an experiment."""
+        """What is slower, the most first, a text each experiment: the node, or cores of it."""
         by: dict[tuple[bool, str], list[Finding]] = {}
-        for one in slower:
+        for one in sorted(slower, key=lambda one: -one.effect):
             by.setdefault(("cpu" in one.about, one.about["experiment"]), []).append(one)
-        texts = []
-        for (of_core, experiment), mine in sorted(by.items()):
-            most = max(one.effect for one in mine)
-            are = "are" if len(mine) > 1 else "is"
-            subject = _cpus(mine) if of_core else self.node
-            upto = "up to " if len(mine) > 1 else ""
-            texts.append(
-                f"{subject} {are} {upto}{most:.1f} % slower than {mine[0].facts['nodes']} nodes "
-                f"of {self.model} ({experiment})"
-            )
-        return texts
+        return [
+            f"{_cpus(mine) if of_core else self.node} {'are up to' if len(mine) > 1 else 'is'} "
+            f"{mine[0].effect:.1f} % slower than {mine[0].facts['nodes']} nodes of {self.model} "
+            f"({experiment})"
+            for (of_core, experiment), mine in by.items()
+        ]
 
     @staticmethod
     def _is_node(one: Finding) -> bool:

@@ -95,7 +95,7 @@ def compare_node(levels: pd.DataFrame, new: pd.DataFrame, alpha: float = ALPHA) 
         both = pd.concat([kept[0].assign(model=""), judged], ignore_index=True)
         rows += [{**one, **row} for stratum in strata(both) for row in _compared(stratum, alpha)]
     found = pd.DataFrame(rows, columns=[*_COLUMNS])
-    found["why"] = found["why"].fillna("")
+    found["why"] = found["why"].astype(object).where(found["why"].notna(), "")
     return found.astype({"effect": float, "half": float, "freedom": float})
 
 
@@ -131,6 +131,7 @@ def _cores(one: Stratum, mine: Ints, others: Ints, alpha: float) -> Iterator[dic
     moderated = (POOLED_FREEDOM * spread.square + (nodes - 1) * own) / (POOLED_FREEDOM + nodes - 1)
     square = np.maximum(spread.square, moderated) * (1 + _OF_MEDIAN / nodes)
     most = _largest(noise, [one.node[others], one.occasion[others]], alpha)
+    most = max(most, one.quantum, LEAST_SCALE)
     half = np.minimum(_reach(alpha / columns.size, spread.both) * np.sqrt(square), most)
     effect = np.nanmean(core[mine] - profile, axis=0)
     for place, column in enumerate(columns):
