@@ -189,7 +189,9 @@ def _kill(wanted: Callable[[psutil.Process], bool]) -> None:
 
 @contextlib.contextmanager
 def slurm(more: str = "") -> Iterator[Slurm]:
-    """Four idle nodes; ``more`` is added to the configuration. Everything is ended afterwards, and its folder removed.
+    """Four idle nodes; ``more`` is added to the configuration.
+
+    Everything is ended afterwards, and its folder removed.
 
     The folder's name is short: a step's socket lies in it, whose name Linux limits to 108 bytes.
     """

@@ -62,9 +62,8 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     return status, " ".join(capsys.readouterr().out.split())
 
 
-def test_a_node_like_the_others_is_accepted(
-    farm: Path, new: Told, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("farm", "new")
+def test_a_node_like_the_others_is_accepted(capsys: pytest.CaptureFixture[str]) -> None:
     status, out = said(capsys, "--against", "store")
     assert status == 0
     assert f"Accepted: new is like 6 nodes of {PROCESSOR}." in out
@@ -94,7 +93,8 @@ def test_a_slow_node_is_refused_with_a_reason(
     assert [one.split("-")[0] for one in found["runs"]].count("kv_per_core") == 2
 
 
-def test_a_slow_core_is_named(farm: Path, new: Told) -> None:
+@pytest.mark.usefixtures("farm")
+def test_a_slow_core_is_named(new: Told) -> None:
     new(core=0.2)
     found = accept("store")
     assert found.verdict == "refused"
@@ -104,14 +104,16 @@ def test_a_slow_core_is_named(farm: Path, new: Told) -> None:
     assert 0 not in shown
 
 
-def test_what_is_not_shown_again_does_not_refuse(farm: Path, new: Told) -> None:
+@pytest.mark.usefixtures("farm")
+def test_what_is_not_shown_again_does_not_refuse(new: Told) -> None:
     new(slower=0.08, once=True)
     found = accept("store")
     assert (found.verdict, found.drain_reason) == ("accepted", "")
     assert any("Slower once, and not again" in one for one in found.sentences)
 
 
-def test_a_busy_neighbour_decides_nothing(farm: Path, new: Told) -> None:
+@pytest.mark.usefixtures("farm")
+def test_a_busy_neighbour_decides_nothing(new: Told) -> None:
     new(slower=0.08, taken=0.4)
     found = accept("store")
     assert (found.verdict, found.exit_status) == ("cannot tell", 4)
@@ -120,8 +122,9 @@ def test_a_busy_neighbour_decides_nothing(farm: Path, new: Told) -> None:
     assert measured == ["kv_per_core", "correctness"]  # it is not kept busy for long
 
 
+@pytest.mark.usefixtures("farm")
 @pytest.mark.parametrize("once", [False, True])
-def test_a_wrong_result_refuses_at_once(farm: Path, new: Told, once: bool) -> None:
+def test_a_wrong_result_refuses_at_once(new: Told, once: bool) -> None:
     new(wrong=True, once=once)  # in seven rounds: sure by itself
     found = accept("store")
     assert found.verdict == "refused"
@@ -129,7 +132,8 @@ def test_a_wrong_result_refuses_at_once(farm: Path, new: Told, once: bool) -> No
     assert "computes wrong" in found.sentences[0]
 
 
-def test_three_nodes_cannot_tell(home: Path, new: Told) -> None:
+@pytest.mark.usefixtures("home")
+def test_three_nodes_cannot_tell(new: Told) -> None:
     save_farm(nodes=3)
     new(slower=0.5)
     found = accept("store")
@@ -137,14 +141,16 @@ def test_three_nodes_cannot_tell(home: Path, new: Told) -> None:
     assert "it takes 5 nodes; this model has 3" in found.sentences[0]
 
 
-def test_the_runs_of_the_node_itself_do_not_count(farm: Path, new: Told, monkeypatch: Any) -> None:
+@pytest.mark.usefixtures("farm", "new")
+def test_the_runs_of_the_node_itself_do_not_count(monkeypatch: Any) -> None:
     machine = {"hostname": "n3", "processor": PROCESSOR, "architecture": "x86_64"}
     monkeypatch.setattr("perflib.machine.describe.describe", lambda: machine)
     found = accept("store")
     assert (found.node, found.nodes) == ("n3", 5)
 
 
-def test_a_saved_node_is_judged_without_a_measurement(farm: Path) -> None:
+@pytest.mark.usefixtures("farm")
+def test_a_saved_node_is_judged_without_a_measurement() -> None:
     found = accept("store", node="n2")
     assert (found.verdict, found.nodes) == ("accepted", 5)
     assert all("n2" in one for one in found.runs)
@@ -152,7 +158,8 @@ def test_a_saved_node_is_judged_without_a_measurement(farm: Path) -> None:
         accept("store", node="n22")
 
 
-def test_anonymous_runs_from_elsewhere_are_weaker(farm: Path, new: Told) -> None:
+@pytest.mark.usefixtures("new")
+def test_anonymous_runs_from_elsewhere_are_weaker(farm: Path) -> None:
     from perflib.experiments import get
 
     folder = farm / "exported"
@@ -165,8 +172,9 @@ def test_anonymous_runs_from_elsewhere_are_weaker(farm: Path, new: Told) -> None
     assert any(one.startswith("Weaker: the runs are anonymous") for one in found.sentences)
 
 
+@pytest.mark.usefixtures("new")
 def test_what_cannot_be_done_is_one_sentence(
-    farm: Path, new: Told, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    farm: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*words: str) -> str:
         assert call("accept", *words) == 2
@@ -183,7 +191,8 @@ def test_what_cannot_be_done_is_one_sentence(
     assert "has no node with this processor (another)" in refused("--against", "store")
 
 
-def test_a_farm_without_runs_to_compare(home: Path, new: Told) -> None:
+@pytest.mark.usefixtures("home", "new")
+def test_a_farm_without_runs_to_compare() -> None:
     with pytest.raises(UserError, match="no runs are saved"):
         accept("store")
     save_farm(nodes=2, days=1, names=("code_segment",))
@@ -191,9 +200,8 @@ def test_a_farm_without_runs_to_compare(home: Path, new: Told) -> None:
         accept("store")
 
 
-def test_one_cpu_of_many_is_compared_as_a_whole(
-    farm: Path, new: Told, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("farm", "new")
+def test_one_cpu_of_many_is_compared_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cpuset of one core: it has no others, and its own level is compared with theirs."""
     measures = Measures(Node())
 

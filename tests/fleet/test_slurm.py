@@ -206,7 +206,7 @@ CHECK = Path(perflib.fleet.__file__).with_name("checks") / "slurm_health_check.s
 
 @pytest.mark.slow
 def test_a_health_check_drains_a_slow_node_and_asks_a_busy_one_again(home: Path) -> None:
-    """Nodes measure what ``nodes.json`` says; all else is Slurm's, and the check that is shipped."""
+    """Nodes measure what nodes.json says; all else is Slurm's, and the check that is shipped."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PERFLIB_HOME", str(home / "data"))
         save_farm(names=("kv_per_core",))
