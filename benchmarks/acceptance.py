@@ -59,7 +59,8 @@ def once(farm: Model, seed: int) -> Outcome:
     log[-1] -= SLOW
     log[-1, :, core] += SLOW_CORE
     named = refused()
-    return Outcome(healthy[-1], healthy.drop(-1).any(), slow[-1], named[core])
+    of_core = bool(healthy.drop(-1).any())
+    return Outcome(bool(healthy[-1]), of_core, bool(slow[-1]), bool(named[core]))
 
 
 def main(repetitions: int = 300, processes: int = 2) -> None:

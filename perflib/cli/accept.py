@@ -84,12 +84,7 @@ def accept(
     from perflib.fleet.acceptance_words import write_metrics
 
     found = accepted(
-        against,
-        model=model,
-        node=node,
-        threshold_percent=threshold,
-        alpha=alpha,
-        watch=_watch,
+        against, model=model, node=node, threshold_percent=threshold, alpha=alpha, watch=_watch
     )
     if openmetrics is not None:
         write_metrics(found, openmetrics)

@@ -72,23 +72,12 @@ class _Measured:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Whether a node is like the nodes of its model.
+    """Whether a node is like the ``nodes`` others of its model.
 
-    Parameters
-    ----------
-    verdict
-        ``accepted``, ``refused`` or ``cannot tell``.
-    node, model, nodes
-        Which node, of which model, and how many others of it there are.
-    findings
-        Wrong results, then one for the node and for each of its cores, by experiment: an anomaly
-        that is supported refuses the node.
-    sentences
-        What is so, the verdict first, at most seven.
-    drain_reason
-        One line of at most 80 ASCII characters for a scheduler; empty: it is not refused.
-    runs
-        What was measured, the second measurements last.
+    ``findings`` has wrong results, then one for the node and each of its cores, by experiment: an
+    anomaly that is supported refuses it. ``sentences``: the verdict first, at most seven.
+    ``drain_reason``: a line of at most 80 ASCII characters for a scheduler; empty: not refused.
+    ``runs``: what was measured, the second measurements last.
     """
 
     verdict: Verdict
@@ -109,17 +98,13 @@ class Acceptance:
     def table(self) -> pd.DataFrame:
         """``experiment, kind, cpu, percent, usual_percent, verdict`` of each comparison."""
         rows = [
-            {
-                "experiment": one.about["experiment"],
-                "kind": "core" if "cpu" in one.about else "node",
-                "cpu": one.about.get("cpu", -1),
-                "percent": one.effect,
-                "usual_percent": one.evidence.get("usual_percent", math.nan),
-                "verdict": one.verdict,
-            }
+            (
+                one.about["experiment"], "core" if "cpu" in one.about else "node",
+                one.about.get("cpu", -1), one.effect, one.evidence["usual_percent"], one.verdict,
+            )
             for one in self.findings
             if one.of.name in CLAIMS
-        ]
+        ]  # fmt: skip
         columns = ["experiment", "kind", "cpu", "percent", "usual_percent", "verdict"]
         return pd.DataFrame(rows, columns=columns)
 
@@ -148,17 +133,13 @@ def accept(
     Parameters
     ----------
     against
-        The folder of a plan that was collected; ``"store"``: all saved runs; a folder of exported
-        runs; or a simulated farm.
+        As of `perflib.fleet.reference.open_reference`.
     model
         The farm's name of the model; without it that of this node, or of its processor.
     node
-        A node of the farm that is judged by its last two runs of each experiment; nothing is
-        measured.
-    threshold_percent
-        The least slowdown that matters.
-    alpha
-        How often one comparison finds a healthy node outside.
+        A node of the farm that is judged by its last two runs; nothing is measured.
+    threshold_percent, alpha
+        The least slowdown that matters; how often a comparison finds a healthy node outside.
     watch
         Gives, by the name of what is measured, what shows its progress.
 
@@ -191,7 +172,7 @@ class _Saved:
     """Takes a node's last runs out of a farm, the newest first."""
 
     def __init__(self, farm: Reference, node: str) -> None:
-        self.farm, self.levels = farm, farm.levels[farm.levels["node"] == node]
+        self.levels = farm.levels[farm.levels["node"] == node]
 
     def __call__(self, name: str, time: int) -> _Measured | str:
         mine = self.levels[self.levels["experiment"] == name]
@@ -199,9 +180,8 @@ class _Saved:
         if len(runs) <= time:
             return f"the node has {len(runs) or 'no'} runs"
         run = str(runs.iloc[time])
-        busy = self.farm.taken_of(run) if name == "kv_per_core" else {}
         levels = self.levels[self.levels["run"].astype(str) == run]
-        return _Measured(run, levels.drop(columns=["node", "model"]), busy=busy)
+        return _Measured(run, levels.drop(columns=["node", "model"]))
 
 
 class _Here:

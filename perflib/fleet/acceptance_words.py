@@ -73,7 +73,7 @@ class Words:
         if verdict == "refused" and not any(one.verdict == "supported" for one in wrong):
             more = more[1:]
         found = [head, *more[:2]]
-        if within := [self._one(one) for one in compared if self._is_node(one)]:
+        if within := [_one(one) for one in compared if "cpu" not in one.about]:
             found.append(f"Compared: {'; '.join(within)}.")
         again = [one for one in compared if one.reasons[0].code == "not_again"]
         if again:
@@ -95,8 +95,7 @@ class Words:
         """One line for ``scontrol update reason=``: ASCII, no quotes, at most 80 characters."""
         sure = [one for one in wrong if one.verdict == "supported"]
         if sure:
-            cores = _cpus(sure)
-            text = f"{cores} computes wrong results" if cores else "wrong results"
+            text = f"{_cpus(sure)} computes wrong results".strip()
         else:
             text = self._slower(slower)[0].replace(" %", "%").replace(f" of {self.model}", "")
         plain = re.sub(r"[^ -~]|[\"'`$\\]", "", f"perflib: {text}")
@@ -114,14 +113,10 @@ class Words:
             for (of_core, experiment), mine in by.items()
         ]
 
-    @staticmethod
-    def _is_node(one: Finding) -> bool:
-        return "cpu" not in one.about and "usual_percent" in one.evidence
 
-    @staticmethod
-    def _one(one: Finding) -> str:
-        usual = one.evidence["usual_percent"]
-        return f"{one.about['experiment']} {one.effect:+.1f} % (usual: ± {usual:.1f})"
+def _one(found: Finding) -> str:
+    usual = found.evidence["usual_percent"]
+    return f"{found.about['experiment']} {found.effect:+.1f} % (usual: ± {usual:.1f})"
 
 
 def _cpus(found: Sequence[Finding]) -> str:
@@ -130,13 +125,7 @@ def _cpus(found: Sequence[Finding]) -> str:
 
 
 def write_metrics(found: Acceptance, path: Path) -> None:
-    """Write it for the textfile collector of Prometheus's node_exporter; the file is replaced.
-
-    Raises
-    ------
-    MeasurementError
-        It cannot be written; what was there is unchanged.
-    """
+    """Write it for the textfile collector of Prometheus's node_exporter; the file is replaced."""
     of_node = {"node": found.node, "model": found.model}
     samples: dict[str, dict[str, float]] = {name: {} for name in _FAMILIES}
     samples["perflib_accept_verdict"][labels({**of_node, "verdict": found.verdict})] = 1

@@ -32,9 +32,6 @@ _RUNS = """
 _CLOCKS = """
     SELECT run, CAST(about ->> '$.cpu' AS BIGINT) AS cpu, 1 + effect / 100 AS value FROM findings
     WHERE experiment = 'kv_per_core' AND claim = 'clock' AND effect > -99"""
-_TAKEN = """
-    SELECT about ->> '$.cpu' AS cpu, sum(effect) AS percent FROM findings
-    WHERE run = '{}' AND claim IN ('taken', 'stolen') AND effect > 0 GROUP BY ALL"""
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,6 @@ class Reference:
     nodes: pd.DataFrame
     runs: pd.DataFrame = field(default_factory=pd.DataFrame)
     plan: Path | None = None
-    folder: Path | None = None
     weaker: tuple[Reason, ...] = ()
 
     def model_of(self, node: str, machine: Mapping[str, Any], asked: str | None) -> str:
@@ -110,28 +106,15 @@ class Reference:
                     return one.name
         return next((one for one in self.nodes["node"] if same_host(str(one), host)), host)
 
-    def taken_of(self, run: str) -> dict[int, float]:
-        """What others took of each core in a saved run, in percent."""
-        from perflib.store.query import query
-
-        if self.runs.empty:
-            return {}
-        rows = query(_TAKEN.format(run.replace("'", "''")), folder=self.folder)
-        return {int(cpu): float(part) for cpu, part in rows.to_numpy() if cpu is not None}
-
 
 def _without_seed(params: str) -> str:
     return json.dumps({**json.loads(params), "seed": None}, sort_keys=True)
 
 
 def open_reference(against: Any) -> Reference:
-    """Open what a node is compared with.
+    """Open a plan that was collected, all saved runs (``"store"``), or a folder of exported ones.
 
-    Parameters
-    ----------
-    against
-        The folder of a plan that was collected; ``"store"``: all saved runs; a folder of exported
-        runs; or two tables, levels and nodes, as a simulated farm has them.
+    Two tables, levels and nodes, as a simulated farm has them, are taken as they are.
 
     Raises
     ------
@@ -158,7 +141,7 @@ def open_reference(against: Any) -> Reference:
         weaker.append(Reason("anonymous" if hidden else "elsewhere"))
     name = "the store" if text == STORE else text
     every = pd.concat([levels, clocks], ignore_index=True)
-    return Reference(name, every, nodes, runs, plan, folder, tuple(weaker))
+    return Reference(name, every, nodes, runs, plan, tuple(weaker))
 
 
 def _place(text: str) -> tuple[Path | None, Path | None]:

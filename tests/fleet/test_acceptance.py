@@ -89,9 +89,9 @@ def tables(log: Floats, again: bool = False) -> tuple[pd.DataFrame, pd.DataFrame
         }
     )
     mine = log[-1, -1 if again else -2]
-    about = {"start": DAY + pd.Timedelta(days=days + 3), "experiment": "kv_per_core"}
     new = pd.DataFrame({"cpu": np.arange(cores), "setting": "s", "value": 40 * np.exp(mine)})
-    return farm, new.assign(**about)
+    start = DAY + pd.Timedelta(days=days + 3)
+    return farm, new.assign(start=start, experiment="kv_per_core")
 
 
 def beyond(log: Floats) -> pd.Series[Any]:
