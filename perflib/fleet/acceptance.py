@@ -3,7 +3,7 @@
 A node is refused for what it shows twice: a second measurement of the same is made, at once, only
 where the first is beyond what one more healthy node would show
 (`perflib.fleet.analysis.acceptance`), and slower by more than the threshold. A wrong result
-refuses it whatever the times are. Where a neighbour is busy nothing is told.
+refuses it whatever the times are. Where a neighbour is busy nothing is decided.
 """
 
 from __future__ import annotations

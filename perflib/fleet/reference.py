@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STORE = "store"  # the word for all saved runs
-CLOCK = "clock"  # in place of an experiment: each core's clock beside the others', of kv_per_core
+CLOCK = "clock"  # in place of an experiment: each core's clock over the others', of kv_per_core
 _ANONYMOUS = re.compile(r"host-\d+")  # as `perflib.store.export` names hosts
 _RUNS = """
     SELECT run, experiment, model AS processor, params,
