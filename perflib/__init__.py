@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from perflib.experiments.aliasing.erasure_coding import blocks as erasure
     from perflib.experiments.aliasing.erasure_coding.layouts import layout_offsets
     from perflib.experiments.aliasing.offsets.sweep import sweep_offsets
+    from perflib.fleet.acceptance import accept
     from perflib.framework.published import published
     from perflib.lab import counters, profiles, threads
     from perflib.lab.bench import bench, sample
@@ -77,6 +78,7 @@ _LAZY = {
     "investigate": "perflib.lab.investigation",
     "question": "perflib.lab.investigation",  # what is asked, from a notebook's parameters
     # many machines
+    "accept": "perflib.fleet.acceptance",
     "farm": "perflib.lab.farm",
     "farm_question": "perflib.lab.farm",
     "simulated_farm": "perflib.lab.farm",
@@ -131,6 +133,7 @@ __all__ = [
     "MeasurementError",
     "PerflibError",
     "UserError",
+    "accept",
     "alias_free",
     "alias_free_allocator",
     "alias_free_copies",

@@ -1,9 +1,9 @@
 """The command line: ``perflib run``, ``list``, ``analyse``, ``doctor``, ``batch`` and the rest.
 
 Exit status 0: the measurement was made, whatever it found; 2: what was asked cannot be done as
-asked; 1: the measurement failed. Two commands answer by it: 3 of `perflib check`: something
-changed; with ``--fail-above`` 3 of `perflib compare-builds`: slower, 4: not decided. Progress and
-remarks go to standard error.
+asked; 1: the measurement failed. Three commands answer by it: 3 of `perflib check`: something
+changed; of `perflib accept`: refused, 4: cannot tell; with ``--fail-above`` 3 of `perflib
+compare-builds`: slower, 4: not decided. Progress and remarks go to standard error.
 
 A command's module is imported when the command is called, and what the command needs when it runs:
 `perflib --help` and TAB completion import click and nothing heavy.
@@ -59,6 +59,7 @@ _COMMANDS = {
     "header": "perflib.cli.header:header",
     "build": "perflib.cli.build:build",
     "fleet": "perflib.cli.fleet:fleet",
+    "accept": "perflib.cli.accept:accept",
     "course": "perflib.cli.course:course",
 }
 

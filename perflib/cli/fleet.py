@@ -55,6 +55,7 @@ def fleet() -> None:
     epilog=examples(
         "perflib fleet plan nodes.csv -e kv_per_core -e code_segment --out plan",
         "perflib fleet plan --from-sinfo --partition batch -e kv_per_core --out plan",
+        "perflib fleet plan --from-sinfo --acceptance --out plan",
     ),
 )
 @click.argument("nodes", required=False, type=FILE, metavar="[NODES]")
@@ -65,10 +66,12 @@ def fleet() -> None:
     "--experiment",
     "names",
     multiple=True,
-    required=True,
     type=EXPERIMENT,
     metavar="NAME",
     help="What to measure; may be given several times.",
+)
+@click.option(
+    "--acceptance", is_flag=True, help="Measure what 'perflib accept' compares new nodes by."
 )
 @parameter_option
 @preset_option
@@ -97,6 +100,7 @@ def plan_(
     from_sinfo: bool,
     partition: str | None,
     names: tuple[str, ...],
+    acceptance: bool,
     assignments: tuple[str, ...],
     preset: str | None,
     limit_s: int | None,
@@ -110,15 +114,25 @@ def plan_(
     NODES is a CSV table with a column 'node', or a name a line. Columns such as model and rack are
     kept; 'hostname' is what a node calls itself, where that is another name.
     """
+    from perflib.fleet.acceptance import BATTERY
     from perflib.fleet.plan import check_free, create, planned
     from perflib.framework.params import assignments as parsed
 
+    if not names and not acceptance:
+        msg = "what is to be measured? Give -e NAME, or --acceptance"
+        raise UserError(msg)
+    if acceptance and (assignments or preset):
+        msg = "--acceptance has parameters of its own: leave -p and --preset out"
+        raise UserError(msg)
     if bundle is not None and compile_on_nodes:
         msg = "--bundle and --compile-on-nodes exclude each other: give one of them"
         raise UserError(msg)
     check_free(out)
     farm = _nodes(nodes, from_sinfo, partition)
     rows = planned(farm, names, parsed(assignments), preset, limit_s)
+    for name, given in BATTERY.items() if acceptance else ():
+        if name not in names:
+            rows += planned(farm, [name], given, None, limit_s)
     kernels = None if compile_on_nodes else bundle or _bundle
     with working("plan"):
         made = create(out, farm, rows, kernels)

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from perflib.fleet import manifest, nodes
 from perflib.fleet.manifest import Row
@@ -77,7 +78,7 @@ class Plan:
 def planned(
     farm: Sequence[Node],
     names: Sequence[str],
-    given: Mapping[str, str],
+    given: Mapping[str, Any],
     preset: str | None,
     limit_s: int | None,
 ) -> list[Row]:
@@ -90,7 +91,7 @@ def planned(
     names
         The experiments.
     given
-        Parameters as text; each goes to the experiments that have it.
+        Parameters, as text too; each goes to the experiments that have it.
     preset
         Of all experiments.
     limit_s

@@ -175,27 +175,32 @@ def _openmetrics(every: Iterable[tuple[Run, Any, Any]]) -> str:
         where = {name: _of_run(run)[name] for name in ("node", "experiment")}
         for one in findings:
             about = {key: value for key, value in one["about"].items() if key != "claim"}
-            labels = {**about, "claim": one["claim"], "subject": one["subject"], **where}
+            named = {**about, "claim": one["claim"], "subject": one["subject"], **where}
             for end in ("effect", "low", "high"):
                 if one[end] is not None:
-                    named = {**labels, "unit": one["unit"]}
-                    samples[f"perflib_finding_{end}"].setdefault(_labels(named), one[end])
-            verdict = _labels({**labels, "kind": one["kind"], "verdict": one["verdict"]})
+                    of_end = labels({**named, "unit": one["unit"]})
+                    samples[f"perflib_finding_{end}"].setdefault(of_end, one[end])
+            verdict = labels({**named, "kind": one["kind"], "verdict": one["verdict"]})
             samples["perflib_finding_verdict"].setdefault(verdict, 1)
         for one in levels:
             names = ("cpu", "setting", "unit")
-            level = _labels({**{name: one[name] for name in names}, **where})
+            level = labels({**{name: one[name] for name in names}, **where})
             samples["perflib_level"].setdefault(level, one["value"])
         if (start := _seconds(run.provenance.get("start"))) is not None:
-            samples["perflib_run_start_timestamp_seconds"][_labels(where)] = start
+            samples["perflib_run_start_timestamp_seconds"][labels(where)] = start
+    return exposition(_FAMILIES, samples)
+
+
+def exposition(families: Mapping[str, str], samples: Mapping[str, Mapping[str, float]]) -> str:
+    """Gauges as OpenMetrics: what each family says, and its values by their `labels`."""
     lines = []
-    for name, says in _FAMILIES.items():
+    for name, says in families.items():
         lines += [f"# TYPE {name} gauge", f"# HELP {name} {says}"]
-        lines += [f"{name}{labels} {value}" for labels, value in samples[name].items()]
+        lines += [f"{name}{of} {value}" for of, value in samples[name].items()]
     return "\n".join([*lines, "# EOF"]) + "\n"
 
 
-def _labels(values: Mapping[str, Any]) -> str:
+def labels(values: Mapping[str, Any]) -> str:
     """Labels in braces; a name that may not be one gets underscores, a text is escaped."""
     found: dict[str, str] = {}
     for key, value in values.items():

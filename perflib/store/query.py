@@ -15,6 +15,8 @@ from perflib.store.index import Indexed, ask
 from perflib.store.reading import quoted
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import duckdb
     import pandas as pd
 
@@ -50,7 +52,7 @@ _VIEWS = {
 }
 
 
-def query(sql: str, timeout_s: float = TIMEOUT_S) -> pd.DataFrame:
+def query(sql: str, timeout_s: float = TIMEOUT_S, *, folder: Path | None = None) -> pd.DataFrame:
     """Run SQL over all saved runs.
 
     The tables are ``runs``, ``findings``, ``levels``, ``samples`` (of all runs), and the samples of
@@ -63,6 +65,8 @@ def query(sql: str, timeout_s: float = TIMEOUT_S) -> pd.DataFrame:
         One SELECT, as DuckDB has it.
     timeout_s
         How long it may take, in seconds.
+    folder
+        Of the runs' files; those of the store by default.
 
     Returns
     -------
@@ -94,7 +98,7 @@ def query(sql: str, timeout_s: float = TIMEOUT_S) -> pd.DataFrame:
             msg = f"the query did not end within {timeout_s:g} s: ask for less, or give it longer "
             raise UserError(msg + "(--timeout, timeout_s)") from None
 
-    return ask(config.runs_dir().value, answer)
+    return ask(folder or config.runs_dir().value, answer)
 
 
 @contextlib.contextmanager

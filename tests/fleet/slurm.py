@@ -83,7 +83,7 @@ def _free_ports(number: int) -> list[int]:
 class Slurm:
     """The daemons, and questions to them; use `slurm`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, more: str = "") -> None:
         self.folder = folder
         self.host = os.uname().nodename
         (folder / "state").mkdir()
@@ -99,6 +99,7 @@ class Slurm:
                 host=self.host, controller=controller, user=getpass.getuser(), folder=folder,
                 nodes="\n".join(nodes),
             )
+            + more
         )  # fmt: skip
         self.environment = {**os.environ, "SLURM_CONF": str(self.configuration)}
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
@@ -187,13 +188,15 @@ def _kill(wanted: Callable[[psutil.Process], bool]) -> None:
 
 
 @contextlib.contextmanager
-def slurm() -> Iterator[Slurm]:
-    """Four idle nodes; everything is ended afterwards, and its folder removed.
+def slurm(more: str = "") -> Iterator[Slurm]:
+    """Four idle nodes; ``more`` is added to the configuration.
+
+    Everything is ended afterwards, and its folder removed.
 
     The folder's name is short: a step's socket lies in it, whose name Linux limits to 108 bytes.
     """
     folder = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
-    virtual = Slurm(folder)
+    virtual = Slurm(folder, more)
     try:
         for name in ("slurmctld", *NODES):
             virtual.start(name)

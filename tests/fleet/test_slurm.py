@@ -16,10 +16,12 @@ from typing import Any
 
 import pytest
 
+import perflib.fleet
 from perflib.fleet import attempts
 from perflib.fleet.outcomes import Outcome, outcomes
 from perflib.fleet.plan import Plan, open_plan
 from perflib.store import run_files
+from tests.fleet.accepting import save_farm
 from tests.fleet.slurm import NODES, PROGRAMS, NoSlurmError, Slurm, slurm, wait_until
 
 pytest.importorskip(
@@ -197,3 +199,59 @@ def test_interrupted_it_cancels_what_it_submitted(farm: Farm) -> None:
     assert "'perflib fleet run plan' continues" in said.replace(f"{farm.home}/", "")
     wait_until("no job is left", lambda: not farm.slurm.ask("squeue", "--noheader"))
     assert {one.state for one in outcomes(plan)} <= {"cancelled", "done"}
+
+
+CHECK = Path(perflib.fleet.__file__).with_name("checks") / "slurm_health_check.sh"
+
+
+@pytest.mark.slow
+def test_a_health_check_drains_a_slow_node_and_asks_a_busy_one_again(home: Path) -> None:
+    """Nodes measure what nodes.json says; all else is Slurm's, and the check that is shipped."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PERFLIB_HOME", str(home / "data"))
+        save_farm(names=("kv_per_core",))
+    told = {"node2": {"slower": 0.1}, "node3": {"slower": 0.1, "taken": 0.4}}
+    (home / "nodes.json").write_text(json.dumps(told))
+    names = ("PERFLIB_HOME", "PERFLIB_CACHE", "TMPDIR")
+    given = {
+        **{name: os.environ[name] for name in names if name in os.environ},
+        "PERFLIB_TEST_NODES": home / "nodes.json",
+        "PYTHONPATH": Path(__file__).parents[2],
+        "FARM": "store",
+        "STATE": home / "state",
+    }
+    for name, words in {
+        "perflib": f"{sys.executable} -m tests.fleet.accepting",
+        "check": CHECK,
+    }.items():
+        (home / "bin").mkdir(exist_ok=True)
+        exports = "".join(f'export {key}="{value}"\n' for key, value in given.items())
+        path = f'export PATH="{home / "bin"}:$PATH"\n'
+        log = f"echo $(date) $SLURMD_NODENAME >>{home}/{name}.log\n"
+        (home / "bin" / name).write_text(f'#!/bin/sh\n{exports}{path}{log}exec {words} "$@"\n')
+        (home / "bin" / name).chmod(0o755)
+    more = f"HealthCheckProgram={home}/bin/check\nHealthCheckInterval=5\n"
+    with contextlib.ExitStack() as stack:
+        try:
+            virtual = stack.enter_context(slurm(more))
+        except NoSlurmError as error:  # it is no fault of perflib
+            pytest.skip(str(error))
+        (home / "bin" / "scontrol").symlink_to(virtual.path / "scontrol")
+
+        def reason(node: str) -> str:
+            return virtual.ask("sinfo", "--noheader", f"--nodes={node}", "--format=%E")
+
+        def asked(node: str) -> int:
+            return (home / "perflib.log").read_text().count(f"{node}\n")
+
+        wait_until("node2 is drained", lambda: "drain" in virtual.states()[1])
+        assert reason("node2").startswith("perflib: node2 is 10.")
+        for node in ("node1", "node4"):
+            wait_until(f"{node} is accepted", (home / "state" / f"{node}.accepted").exists)
+        wait_until("node3 is asked again", lambda: asked("node3") > 1)
+        assert [one for one in virtual.states() if one.startswith("drain")] == ["drained"]
+        assert reason("node3") == "none"
+        again = asked("node1")
+        (home / "nodes.json").write_text("{}")  # the neighbour went
+        wait_until("node3 is accepted", (home / "state" / "node3.accepted").exists)
+        assert asked("node1") == again  # once a boot

@@ -33,6 +33,13 @@ def _limit(answer: Any, run: Any) -> Judged:
     return Judged(float(abs(number(answer) / found - 1) <= _NEAR), says)
 
 
+def _wider(answer: Any, few: Any, many: Any) -> Judged:
+    """By which factor the interval of few nodes is wider."""
+    usual = [float(one.table["usual_percent"].iloc[0]) for one in (few, many)]
+    says = f"± {usual[0]:.2f} % with {few.nodes} nodes, ± {usual[1]:.2f} % with {many.nodes}"
+    return Judged(float(abs(number(answer) * usual[1] / usual[0] - 1) <= _NEAR), says)
+
+
 LESSON = Lesson.of(
     "correctness",
     items=[
@@ -42,6 +49,7 @@ LESSON = Lesson.of(
             measured=_wrong,
             hints=["Of how many servers in a thousand did others report one such core?"],
         ),
+        "position",
         Relation(
             name="1",
             holds=_limit,
@@ -50,6 +58,12 @@ LESSON = Lesson.of(
         ),
         "2",
         "3",
+        Relation(
+            name="4",
+            holds=_wider,
+            wrong=[(1.0, "takes what is known of few nodes for what is known of many")],
+            hints=["Both are acceptances: the first rows of `few.table` and of `healthy.table`."],
+        ),
     ],
 )
 """The lesson."""

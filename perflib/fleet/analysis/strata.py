@@ -31,6 +31,7 @@ class Stratum:
     values: Floats
     quantum: float
     level: Floats = field(init=False)
+    measured: Floats = field(init=False)  # the level with what days did to all nodes
     core: Floats = field(init=False)
     occasion: Ints = field(init=False)
     days: bool = field(init=False)
@@ -39,9 +40,9 @@ class Stratum:
         self.core = against_others(self.values)
         profile = self._profile()
         with_profile = self.values - profile
-        self.level = _middle(with_profile)
+        self.measured = _middle(with_profile)
         self.occasion, self.days = _occasions(self.node, self.start)
-        self.level = self._without_days(self.level)
+        self.level = self._without_days(self.measured)
 
     def _profile(self) -> Floats:
         """What each position shows on all nodes, by which a run with missing cores is compared."""

@@ -21,7 +21,9 @@ _MACHINE = ("kernel", "microcode", "hypervisor", "system", "clocksource")
 _LEVELS = ("node", "model", "cpu", "start", "experiment", "setting", "value", "run")
 
 
-def farm_table(plan: Path | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
+def farm_table(
+    plan: Path | None = None, folder: Path | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Levels and nodes of all saved runs, or of those that were collected of a plan.
 
     Parameters
@@ -29,6 +31,8 @@ def farm_table(plan: Path | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
     plan
         The folder of a plan: its runs, under its names of nodes, with the attributes of its
         ``nodes.csv``, which count before what was recorded.
+    folder
+        Of runs that are in no store.
 
     Returns
     -------
@@ -43,8 +47,9 @@ def farm_table(plan: Path | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
     """
     from perflib.store.query import query
 
-    runs = _runs(plan)
-    levels = query("SELECT run, experiment, start, cpu, setting, value FROM levels")
+    runs = _runs(plan, folder)
+    sql = "SELECT run, experiment, start, cpu, setting, value FROM levels"
+    levels = query(sql, folder=folder)
     nodes, sockets = _nodes(runs)
     if plan is not None:
         nodes = _given(nodes, plan)
@@ -80,7 +85,7 @@ def wrong_results(plan: Path | None = None) -> list[Finding]:
     return wrong
 
 
-def _runs(plan: Path | None) -> pd.DataFrame:
+def _runs(plan: Path | None, folder: Path | None = None) -> pd.DataFrame:
     """The runs of known nodes: of a plan those that were collected, by its names."""
     from perflib.store.query import query
 
@@ -88,7 +93,8 @@ def _runs(plan: Path | None) -> pd.DataFrame:
     # Exercises disturb the machine on purpose.
     runs = query(
         "SELECT run, node, model, start, provenance FROM runs "
-        "WHERE split_part(tag, ' ', 1) IS DISTINCT FROM 'exercise'"
+        "WHERE split_part(tag, ' ', 1) IS DISTINCT FROM 'exercise'",
+        folder=folder,
     )
     if listed is not None:
         runs = runs[runs["run"].isin(list(listed))].assign(

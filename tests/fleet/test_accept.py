@@ -1,0 +1,241 @@
+"""The command and the function, from a farm's saved runs to a verdict; nothing is measured."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perflib as pl
+from perflib.fleet.acceptance import BATTERY, accept
+from perflib.fleet.plan import open_plan
+from perflib.framework.experiment import Experiment
+from perflib.model.errors import UserError
+from perflib.store.export import export
+from perflib.store.run_files import runs
+from tests.cli.calling import call
+from tests.fleet.accepting import Measures, Node, save_farm
+
+PROCESSOR = "Intel(R) Xeon(R) Processor"
+
+
+Told = Callable[..., None]
+
+
+@pytest.fixture
+def new(monkeypatch: pytest.MonkeyPatch) -> Told:
+    """Sets what this node will measure."""
+
+    def set_(**shown: Any) -> None:
+        machine = {"hostname": "new", "processor": PROCESSOR, "architecture": "x86_64"}
+        monkeypatch.setattr("perflib.machine.describe.describe", lambda: machine)
+        measures = Measures(Node(**shown))
+        measures.install(monkeypatch)
+
+    set_()
+    return set_
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the runs of six nodes."""
+    store = tmp_path_factory.mktemp("farm")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PERFLIB_HOME", str(store))
+        save_farm(names=("kv_per_core", "memory_levels"))
+    return store
+
+
+@pytest.fixture
+def farm(home: Path, saved: Path) -> Path:
+    shutil.copytree(saved, home / "data", dirs_exist_ok=True)
+    return home
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    status = call("accept", *words)
+    return status, " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.usefixtures("farm", "new")
+def test_a_node_like_the_others_is_accepted(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out = said(capsys, "--against", "store")
+    assert status == 0
+    assert f"Accepted: new is like 6 nodes of {PROCESSOR}." in out
+    assert "memory_load, coherence, sharing (the farm has no nodes of this model with it)" in out
+    assert "perflib: " not in out  # no reason to drain it
+
+
+def test_a_slow_node_is_refused_with_a_reason(
+    farm: Path, new: Told, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new(slower=0.08)
+    metrics = farm / "accept.prom"
+    assert call("accept", "--against", "store", "--openmetrics", str(metrics)) == 3
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Refused: new is 8.")
+    assert re.fullmatch(r"perflib: new is 8\.\d% slower than 6 nodes \(\w+\)", lines[-1])
+    assert len(lines[-1]) <= 80
+    text = metrics.read_text()
+    assert 'verdict="refused"} 1' in text
+    assert text.endswith("# EOF\n")
+    assert [one.name for one in farm.iterdir() if one.name.startswith(".")] == []
+    assert call("accept", "--against", "store", "--json") == 3
+    found = json.loads(capsys.readouterr().out)
+    assert found["verdict"] == "refused"
+    assert found["drain_reason"].startswith("perflib: new is 8.")
+    assert len(found["sentences"]) <= 7
+    assert [one.split("-")[0] for one in found["runs"]].count("kv_per_core") == 2
+
+
+@pytest.mark.usefixtures("farm")
+def test_a_slow_core_is_named(new: Told) -> None:
+    new(core=0.2)
+    found = accept("store")
+    assert found.verdict == "refused"
+    assert "cpu1" in found.drain_reason
+    shown = {one.about.get("cpu") for one in found.findings if one.verdict == "supported"}
+    assert 1 in shown
+    assert 0 not in shown
+
+
+@pytest.mark.usefixtures("farm")
+def test_what_is_not_shown_again_does_not_refuse(new: Told) -> None:
+    new(slower=0.08, once=True)
+    found = accept("store")
+    assert (found.verdict, found.drain_reason) == ("accepted", "")
+    assert any("Slower once, and not again" in one for one in found.sentences)
+
+
+@pytest.mark.usefixtures("farm")
+def test_a_busy_neighbour_decides_nothing(new: Told) -> None:
+    new(slower=0.08, taken=0.4)
+    found = accept("store")
+    assert (found.verdict, found.exit_status) == ("cannot tell", 4)
+    assert found.sentences[0].startswith("Cannot tell: neighbour busy, it took ")
+    measured = [one.split("-")[0] for one in found.runs]
+    assert measured == ["kv_per_core", "correctness"]  # it is not kept busy for long
+
+
+@pytest.mark.usefixtures("farm")
+@pytest.mark.parametrize("once", [False, True])
+def test_a_wrong_result_refuses_at_once(new: Told, once: bool) -> None:
+    new(wrong=True, once=once)  # in seven rounds: sure by itself
+    found = accept("store")
+    assert found.verdict == "refused"
+    assert found.drain_reason == "perflib: cpu1 computes wrong results"
+    assert "computes wrong" in found.sentences[0]
+
+
+@pytest.mark.usefixtures("home")
+def test_three_nodes_cannot_tell(new: Told) -> None:
+    save_farm(nodes=3)
+    new(slower=0.5)
+    found = accept("store")
+    assert found.exit_status == 4
+    assert "it takes 5 nodes; this model has 3" in found.sentences[0]
+
+
+@pytest.mark.usefixtures("farm", "new")
+def test_the_runs_of_the_node_itself_do_not_count(monkeypatch: Any) -> None:
+    machine = {"hostname": "n3", "processor": PROCESSOR, "architecture": "x86_64"}
+    monkeypatch.setattr("perflib.machine.describe.describe", lambda: machine)
+    found = accept("store")
+    assert (found.node, found.nodes) == ("n3", 5)
+
+
+@pytest.mark.usefixtures("farm")
+def test_a_saved_node_is_judged_without_a_measurement() -> None:
+    found = accept("store", node="n2")
+    assert (found.verdict, found.nodes) == ("accepted", 5)
+    assert all("n2" in one for one in found.runs)
+    with pytest.raises(UserError, match="unknown node 'n22': did you mean"):
+        accept("store", node="n22")
+
+
+@pytest.mark.usefixtures("new")
+def test_anonymous_runs_from_elsewhere_are_weaker(farm: Path) -> None:
+    from perflib.experiments import get
+
+    folder = farm / "exported"
+    names = [one.id for one in runs()]
+    export(names, folder, anonymous=True, report=lambda run: get(run.experiment).reported(run))
+    shutil.rmtree(farm / "data")
+    (farm / "data").mkdir(mode=0o700)
+    found = accept(folder)
+    assert (found.verdict, found.nodes) == ("accepted", 6)
+    assert any(one.startswith("Weaker: the runs are anonymous") for one in found.sentences)
+
+
+@pytest.mark.usefixtures("new")
+def test_what_cannot_be_done_is_one_sentence(
+    farm: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*words: str) -> str:
+        assert call("accept", *words) == 2
+        return capsys.readouterr().err
+
+    assert "unknown model 'Intel Xeon'" in refused("--against", "store", "--model", "Intel Xeon")
+    assert "cannot be read (No such file" in refused("--against", str(farm / "none"))
+    (farm / "empty").mkdir()
+    assert "there are no runs in" in refused("--against", str(farm / "empty"))
+    machine = {"hostname": "new", "processor": PROCESSOR, "architecture": "aarch64"}
+    monkeypatch.setattr("perflib.machine.describe.describe", lambda: machine)
+    assert "is x86_64, and this node is aarch64" in refused("--against", "store")
+    machine["processor"] = "another"
+    assert "has no node with this processor (another)" in refused("--against", "store")
+
+
+@pytest.mark.usefixtures("home", "new")
+def test_a_farm_without_runs_to_compare() -> None:
+    with pytest.raises(UserError, match="no runs are saved"):
+        accept("store")
+    save_farm(nodes=2, days=1, names=("code_segment",))
+    with pytest.raises(UserError, match=r"has runs of code_segment alone.*fleet plan --acceptance"):
+        accept("store")
+
+
+@pytest.mark.usefixtures("farm", "new")
+def test_one_cpu_of_many_is_compared_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cpuset of one core: it has no others, and its own level is compared with theirs."""
+    measures = Measures(Node())
+
+    def first_core(*args: Any, **kwargs: Any) -> Any:
+        run = measures(*args, **kwargs)
+        run.samples = run.samples[run.samples["cpu"] == 0]
+        return run
+
+    monkeypatch.setattr(Experiment, "measure", first_core)
+    found = accept("store")
+    assert found.verdict == "accepted"
+    assert set(found.table["kind"]) == {"node"}
+
+
+def test_a_simulated_farm() -> None:
+    farm = pl.simulated_farm(slow_nodes={6: 0.05}, slow_core={"model A": (8, 0.12)})
+    assert pl.accept(farm, node="simulated0007").verdict == "refused"
+    assert pl.accept(farm, node="simulated0001").verdict == "accepted"  # cpu8 is of its model
+
+
+def test_the_farm_is_planned_with_the_same_rows(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "nodes.csv").write_text("n1\nn2\n")
+    words = ["fleet", "plan", str(home / "nodes.csv"), "--out", str(home / "plan")]
+    assert call(*words) == 2
+    assert "Give -e NAME, or --acceptance" in capsys.readouterr().err
+    assert call(*words, "--acceptance", "-p", "budget_s=1") == 2
+    assert call(*words, "--acceptance", "--compile-on-nodes") == 0
+    rows = list(open_plan(home / "plan").rows.values())
+    assert {(row.node, row.experiment) for row in rows} == {
+        (node, name) for node in ("n1", "n2") for name in BATTERY
+    }
+    for row in rows:
+        given = BATTERY[row.experiment]
+        assert {name: row.params[name] for name in given} == dict(given)
+    assert sum(given["budget_s"] for given in BATTERY.values()) <= 60
