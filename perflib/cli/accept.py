@@ -35,7 +35,7 @@ def _watch(name: str) -> Iterator[Reporter]:
 @click.command(
     epilog=examples(
         "perflib accept --against plan",
-        "perflib accept --against plan --model r650 --openmetrics /srv/metrics/accept.prom",
+        "perflib accept --against plan --model r650 --openmetrics accept.prom",
         "perflib accept --against plan --node node17",
     )
 )
@@ -72,9 +72,9 @@ def accept(
     openmetrics: Path | None,
     as_json: bool,
 ) -> None:
-    """Say whether this node is like the nodes of its model, in about a minute.
+    """Say whether this node is like the nodes of its model.
 
-    What refuses it is measured a second time first. The last line of a refusal is a reason for the
+    It takes about a minute. What refuses it is measured a second time first. The last line of a refusal is a reason for the
     scheduler. 'perflib fleet plan --acceptance' makes the farm's runs.
 
     Exit status 0: accepted; 3: refused; 4: cannot tell; 2: it cannot be done as asked; 1: the

@@ -97,7 +97,7 @@ def record(
         for sentence in [first, *rest] if verbose() else [f"{first} (-v: what else is not seen)"]:
             say(sentence)
     done = measured("event_profile", given, wanted)
-    if not wanted.as_json:
+    if not (wanted.as_json or quiet() or "event_name" in done.samples):  # else a profile each
         from perflib.experiments.event_profile.instructions import current, profile_of
         from perflib.instruments.profile.lines import function_lines
 

@@ -153,7 +153,7 @@ def estimate(finding: Finding) -> str:
 def _interval(effect: float, low: float, high: float, unit: str) -> str:
     half = (high - low) / 2
     text = f"{number(effect, half)} {unit}".rstrip()
-    # What was counted exactly has no width, and needs no interval beside it.
+    # What was counted exactly has no width, and needs no interval.
     return f"{text} [{number(low, half)}, {number(high, half)}]" if half > 0 else text
 
 
