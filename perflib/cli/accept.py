@@ -74,8 +74,8 @@ def accept(
 ) -> None:
     """Say whether this node is like the nodes of its model.
 
-    It takes about a minute. What refuses it is measured a second time first. The last line of a refusal is a reason for the
-    scheduler. 'perflib fleet plan --acceptance' makes the farm's runs.
+    It takes about a minute. What refuses it is measured a second time first. The last line of a
+    refusal is a reason for the scheduler. 'perflib fleet plan --acceptance' makes the farm's runs.
 
     Exit status 0: accepted; 3: refused; 4: cannot tell; 2: it cannot be done as asked; 1: the
     measurement failed.

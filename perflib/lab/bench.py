@@ -223,13 +223,13 @@ class Here(Bracketed):
         session.problems.append(_GC_OFF)
         return stopped
 
-    def measured(self, given: Mapping[str, Any], tag: str = "") -> RunView:
-        """The run, saved."""
+    def measured(self, given: Mapping[str, Any]) -> RunView:
+        """The run, saved; ``PERFLIB_TAG`` marks it."""
         from perflib.measure.progress import Reporter
 
         params = self.params({"job": "here", **given})
         with Reporter(self.title) as progress:
-            return bound(self.measure(params, progress, tag=tag))
+            return bound(self.measure(params, progress, tag=os.environ.get("PERFLIB_TAG", "")))
 
 
 def name_of(function: Callable[..., object]) -> str:

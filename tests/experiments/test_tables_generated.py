@@ -103,6 +103,7 @@ def test_many_hostile_tables_end_with_a_sentence(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)  # hundreds of analyses
 @pytest.mark.parametrize("name", experiments.NAMES)
 def test_all_tables_without_some_columns_or_of_other_types_end_with_a_sentence(name: str) -> None:
     columns, generator = experiments.get(name).columns, np.random.default_rng(2)

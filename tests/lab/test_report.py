@@ -36,6 +36,7 @@ def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "figures", lambda _run: {})
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "names",
     [
