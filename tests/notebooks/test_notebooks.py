@@ -139,7 +139,7 @@ def check_run(name: str, notebook: Any) -> None:
     cells = cells_of(notebook)
     runs = [run_files.load(saved.id) for saved in run_files.runs() if saved.status == "saved"]
     tagged_runs = [run for run in runs if run.provenance["tag"] == "notebook test"]
-    (first,) = (run for run in tagged_runs if run.experiment == name)
+    first = next(run for run in tagged_runs if run.experiment == name)
     assert {run.experiment for run in tagged_runs} <= {name, *SECOND}
     tags = {run.provenance["tag"].partition(" ")[0] for run in runs}
     marked = any('"exercise"' in cell.source for cell in cells.values())

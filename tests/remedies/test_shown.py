@@ -155,8 +155,8 @@ def test_really_measured_and_simulated() -> None:
     found = show_remedies(np.copyto, out, given, move=0, budget_s=1, sample_ms=0.05)
     table = found.table()
     assert table["distance_bytes"].tolist()[:4] == [0, 0, 2048, 2048]
-    low = table["saves_percent_low"].fillna(-np.inf)  # on a busy machine some have no interval
-    assert (low <= table["saves_percent"]).all()
+    # On a busy machine some have no interval, or no estimate.
+    assert not (table["saves_percent_low"] > table["saves_percent"]).any()
     assert (table["saves_percent"] <= table["saves_percent_high"]).all()
     assert table["simulated_aliases"].notna().all()
     assert not out.any()

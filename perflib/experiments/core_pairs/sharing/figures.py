@@ -21,13 +21,11 @@ _MOST_WRITTEN, _MOST_LABELS = 10, 24
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
     """How each figure is drawn."""
     table = tables(run)["pairs"]()
-    if table["slower_percent"].isna().all():
-        return {}
-    return {"pairs": lambda: _matrices(table)}
+    return {"pairs": lambda: _matrices(table)} if len(table) else {}
 
 
 def _matrices(table: pd.DataFrame) -> Figure:
-    """A panel for each resource; what was not tried is hatched."""
+    """A panel for each resource; what is not known is hatched."""
     resources = list(dict.fromkeys(table["resource"]))
     cpus = sorted(set(table["a_cpu"]) | set(table["b_cpu"]))
     side = 3.2 if len(cpus) <= _MOST_WRITTEN else 5.0
@@ -62,7 +60,7 @@ def _matrices(table: pd.DataFrame) -> Figure:
     figure.suptitle("Which CPUs feel each other?")
     handles = [
         Patch(facecolor="none", edgecolor="C3", lw=2, label="one, says the kernel"),
-        Patch(facecolor="0.93", edgecolor="0.7", hatch="////", label="not tried"),
+        Patch(facecolor="0.93", edgecolor="0.7", hatch="////", label="not known"),
     ]
     figure.legend(handles=handles, fontsize="small", ncols=2, loc="outside lower left")
     return figure
