@@ -1,11 +1,9 @@
 # `make` alone says what there is. Everything lives in .venv; nothing here needs root.
-#   PYTHON=python3.12   the Python that .venv is made from      PRESET=full   every notebook, too
+#   PYTHON=python3.12   the Python that .venv is made from
 #   ARGS="-k kv -x"     more arguments for pytest; "-n 0": all in one process, as --pdb needs it
 
 PYTHON ?= python3
 VENV ?= .venv
-# PROFILE is what presets were called once.
-PRESET ?= $(or $(PROFILE),quick)
 ARGS ?=
 
 BIN := $(VENV)/bin
@@ -25,7 +23,7 @@ FEDORA := dnf install gcc make python3
 .PHONY: help investigate test test-slow test-numa test-arm test-all fuzz docs lab lint lint-style lint-format lint-types lint-c format reference lock clean compiler
 
 help:
-	@echo "make investigate   what is wrong with this machine, if anything? (PRESET=full: every notebook, too)"
+	@echo "make investigate   what is wrong with this machine, if anything?"
 	@echo "make test          run the tests (ARGS='-k kv' for some)"
 	@echo "make test-slow     run what 'make test' leaves out because it is long"
 	@echo "make test-numa     boot guests with 2 and 4 NUMA nodes under qemu and run tests in them"
@@ -41,7 +39,7 @@ help:
 	@echo "make clean         remove .venv and what tools left behind; measured runs stay"
 
 investigate: compiler $(FOR_USE)
-	@$(BIN)/perflib investigate --preset $(PRESET)
+	@$(BIN)/perflib investigate
 
 lab: compiler $(FOR_USE)
 	@$(BIN)/perflib lab

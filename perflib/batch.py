@@ -29,14 +29,12 @@ from typing import Any, Literal
 
 import yaml
 
-from perflib import experiments
 from perflib.framework.params import Params, assignments
 from perflib.measure import launch
 from perflib.measure.conditions import Conditions
-from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.model.errors import UserError, choose
 from perflib.store import config
 from perflib.store.files import json_of
-from perflib.store.paths import notebooks_dir
 from perflib.store.run_files import runs_dir
 
 ParameterSet = Mapping[str, Any]
@@ -61,7 +59,7 @@ class Outcome:
     notebook: Path
     parameters: ParameterSet
     output: Path
-    state: Literal["succeeded", "failed", "skipped", "absent"]
+    state: Literal["succeeded", "failed", "skipped"]
     message: str
     seconds: float
     runs: tuple[str, ...] = ()
@@ -460,61 +458,3 @@ def _error_in(output: Path) -> str:
                     return lines[0]
                 return f"{name}: {lines[-1]}" if lines[-1] else name
     return ""
-
-
-def every_notebook(out: Path, *, done: Callable[[Outcome], None] | None = None) -> list[Outcome]:
-    """Execute every numbered notebook with the preset ``quick``.
-
-    Parameters
-    ----------
-    out
-        The folder of the executed notebooks.
-    done
-        As in ``batch``.
-
-    Returns
-    -------
-    What became of each; those whose experiment this machine cannot measure are left out, and say
-    why.
-
-    Raises
-    ------
-    UserError
-        There are no notebooks.
-    """
-    notebooks = sorted(notebooks_dir().glob("[0-9][0-9]_*.ipynb"))
-    if not notebooks:
-        msg = f"there are no notebooks in {notebooks_dir()}"
-        raise UserError(msg)
-    left_out = {
-        experiment.notebook: why
-        for experiment in map(experiments.get, experiments.NAMES)
-        if (why := experiment.unavailable())
-    }
-    chosen = [notebook for notebook in notebooks if notebook.stem not in left_out]
-    outcomes = batch(chosen, [{"preset": "quick"}], out, done=done)
-    return outcomes + [
-        Outcome(notebook, {}, out / notebook.name, "absent", left_out[notebook.stem], 0.0)
-        for notebook in notebooks
-        if notebook.stem in left_out
-    ]
-
-
-def as_html(notebook: Path) -> Path:
-    """Export an executed notebook to an HTML file next to it, for readers without Jupyter.
-
-    Raises
-    ------
-    MeasurementError
-        It cannot be converted; the notebook stays.
-    """
-    argv = [sys.executable, "-P", "-m", "nbconvert", "--to", "html", "--log-level", "ERROR"]
-    made = subprocess.run(
-        [*argv, str(notebook.absolute())], capture_output=True, text=True, check=False
-    )
-    path = notebook.with_suffix(".html")
-    if made.returncode or not path.is_file():
-        last = (made.stderr.strip().splitlines() or ["no reason given"])[-1]
-        msg = f"{notebook} cannot be exported to HTML: {last}"
-        raise MeasurementError(msg)
-    return path

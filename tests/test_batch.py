@@ -16,19 +16,16 @@ import nbformat
 import pytest
 
 from perflib import batch as batches
-from perflib import experiments
 from perflib.batch import (
     Outcome,
     ParameterSet,
-    as_html,
     batch,
-    every_notebook,
     load_sets,
     parse_assignments,
 )
 from perflib.framework.params import Params
 from perflib.machine.processes import is_gone
-from perflib.model.errors import MeasurementError, UserError
+from perflib.model.errors import UserError
 from perflib.store.paths import notebooks_dir
 from tests.cli.calling import call
 
@@ -406,64 +403,3 @@ def test_one_json_object_of_what_became_of_each(
     assert bad["output"].endswith("one-002.unfinished.ipynb")
     assert "one-002.ipynb (2 of 2) begins\n" in reported.err
     assert "1 of 2 notebooks failed" in reported.err
-
-
-# --- the whole machine ---------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("_in_process")
-def test_every_notebook_is_run_but_what_cannot_run_here_and_a_failed_one_stops_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    notebooks = tmp_path / "notebooks"
-    notebook(notebooks / "00_bad.ipynb", "1 / 0", parameters='preset = "full"')
-    notebook(notebooks / "02_event_profile.ipynb", "1 / 0", parameters='preset = "full"')
-    notebook(notebooks / "03_good.ipynb", "print('preset is', preset)", parameters="preset = 1")
-    notebook(notebooks / "draft.ipynb", "raise SystemExit")
-    monkeypatch.setattr(batches, "notebooks_dir", lambda: notebooks)
-    event_profile = type(experiments.get("event_profile"))
-    monkeypatch.setattr(event_profile, "unavailable", lambda _self: "perf is not installed")
-    outcomes = every_notebook(tmp_path / "out")
-    assert [(outcome.notebook.stem, outcome.state) for outcome in outcomes] == [
-        ("00_bad", "failed"),
-        ("03_good", "succeeded"),
-        ("02_event_profile", "absent"),
-    ]
-    assert "preset is quick" in streams(outcomes[1].output)
-    assert outcomes[2].message == "perf is not installed"
-
-
-def test_without_notebooks_there_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(batches, "notebooks_dir", lambda: tmp_path)
-    with pytest.raises(UserError, match="there are no notebooks"):
-        every_notebook(tmp_path / "out")
-
-
-def test_an_executed_notebook_becomes_a_page_or_a_sentence(tmp_path: Path) -> None:
-    path = notebook(tmp_path / "good.ipynb", "'what is shown'")
-    assert as_html(path) == tmp_path / "good.html"
-    assert "what is shown" in (tmp_path / "good.html").read_text()
-    (tmp_path / "broken.ipynb").write_text("{")
-    with pytest.raises(MeasurementError, match="broken"):
-        as_html(tmp_path / "broken.ipynb")
-
-
-@pytest.mark.usefixtures("_in_process")
-def test_an_investigation_has_every_notebook_as_a_page_and_reports_what_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from perflib.cli import investigate
-
-    notebooks = tmp_path / "notebooks"
-    notebook(notebooks / "00_good.ipynb", "print('preset is', preset)", parameters="preset = 1")
-    notebook(notebooks / "01_bad.ipynb", "1 / 0", parameters="preset = 1")
-    monkeypatch.setattr(batches, "notebooks_dir", lambda: notebooks)
-    monkeypatch.setattr(batches, "as_html", lambda path: path.with_suffix(".html"))
-    pages, failures = investigate._notebooks(tmp_path / "out")
-    assert [page.name for page in pages] == ["00_good.html", "01_bad.unfinished.html"]
-    assert failures == ["notebook 01_bad: ZeroDivisionError: division by zero"]
-    reported = capsys.readouterr()
-    assert reported.out == ""  # with --json it is JSON's
-    assert "notebook 00_good: done" in reported.err

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from perflib.cli.names import FILE, OneOf
+from perflib.cli.names import FILE
 from perflib.cli.output import (
-    Renamed,
     examples,
     json_option,
     print_json,
@@ -21,7 +20,7 @@ from perflib.cli.output import (
     working,
 )
 from perflib.model.errors import MeasurementError, UserError
-from perflib.model.extras import installed, need
+from perflib.model.extras import installed
 
 if TYPE_CHECKING:
     from perflib.investigation.conclusion import Conclusion
@@ -68,13 +67,6 @@ def _text(name: str, what: str) -> Callable[[Callable[..., Any]], Callable[..., 
     show_default=False,
     help="Measure nothing: that machine's runs.",
 )
-@click.option(
-    "--preset",
-    "--profile",
-    cls=Renamed,
-    type=OneOf("preset", ("quick", "full")),
-    help="full: every notebook is run as well.",
-)
 @json_option
 def investigate(
     core: int | None,
@@ -88,15 +80,13 @@ def investigate(
     resume: str | None,
     replay: Path | None,
     recorded: str,
-    preset: str | None,
     as_json: bool,
 ) -> None:
     """Find what is wrong with this machine, if anything.
 
-    Each run is chosen by what the last one found; the report says which, and why. With --preset
-    full every notebook is run as well, and linked from the report. With --recorded a step whose run
-    was not recorded is left out; 'perflib list --recorded' shows what was. With -q only the
-    headline is said. Exit status 3: a core computes wrong results.
+    Each run is chosen by what the last one found; the report says which, and why. With --recorded
+    a step whose run was not recorded is left out; 'perflib list --recorded' shows what was. With -q
+    only the headline is said. Exit status 3: a core computes wrong results.
     """
     from perflib.investigation.conclusion import conclude
     from perflib.investigation.evidence import Question
@@ -107,14 +97,9 @@ def investigate(
     if replay is not None or resume is not None:
         asked = Question(minutes=minutes if replay is None else None)
         several = (replay is not None) + (resume is not None) + (out is not None) > 1
-        if question != asked or several or (replay is not None and preset == "full"):
+        if question != asked or several:
             msg = "--replay and --resume take what was asked from the folder: beside --resume only "
-            raise UserError(msg + "--minutes and --preset may be given")
-    if recorded and preset == "full":
-        msg = "--preset full runs every notebook on this machine: leave it out, or --recorded"
-        raise UserError(msg)
-    if preset == "full":
-        need("papermill")
+            raise UserError(msg + "--minutes may be given")
     if replay is not None:
         made = Investigation.replay(replay)
     elif resume is not None:
@@ -130,9 +115,8 @@ def investigate(
         say(f"interrupted; 'perflib investigate --resume {made.folder}' continues it")
         raise
     conclusion = conclude(made.evidence)
-    pages, failures = _notebooks(made.folder / "notebooks") if preset == "full" else ([], [])
     with working("the report"):
-        report, unwritten = _report(made, conclusion, pages)
+        report, unwritten = _report(made, conclusion)
     if as_json:
         print_json({**conclusion.to_dict(), "report": report and str(report.absolute())})
     else:
@@ -143,16 +127,14 @@ def investigate(
         if report and not quiet():
             put()
             put(f"report: {report}")
-    if failures := [*unwritten, *failures]:
-        raise MeasurementError("\n".join(failures))
+    if unwritten:
+        raise MeasurementError(unwritten)
     if conclusion.headline.verdict == "wrong":
         click.get_current_context().exit(_WRONG)
 
 
-def _report(
-    made: Investigation, conclusion: Conclusion, pages: Sequence[Path]
-) -> tuple[Path | None, list[str]]:
-    """Write the report; errors are reported after the conclusions.
+def _report(made: Investigation, conclusion: Conclusion) -> tuple[Path | None, str]:
+    """Write the report; an error is reported after the conclusions.
 
     Where the packages that draw it are not installed, there is none: that is no failure.
     """
@@ -161,38 +143,13 @@ def _report(
         with installed():
             from perflib.lab.investigation_report import write_investigation
 
-        write_investigation(made.evidence, conclusion, report, pages)
+        write_investigation(made.evidence, conclusion, report)
     except UserError as error:
         say(f"no report: {error}; 'perflib investigate --replay {made.folder}' writes it then")
-        return None, []
+        return None, ""
     except MeasurementError as error:
-        return None, [str(error)]
-    return report, []
-
-
-def _notebooks(out: Path) -> tuple[list[Path], list[str]]:
-    """Every notebook, executed and as a page; and what failed."""
-    from perflib.batch import Outcome, as_html, every_notebook
-
-    pages, failures = [], []
-
-    def done(outcome: Outcome) -> None:
-        name = outcome.notebook.stem
-        if outcome.state == "failed":
-            failures.append(f"notebook {name}: {outcome.message}")
-        if outcome.output.is_file():
-            try:
-                pages.append(as_html(outcome.output))
-            except MeasurementError as error:
-                failures.append(str(error))
-        say(f"notebook {name}: {outcome.message or 'done'} ({outcome.seconds:.0f} s)")
-
-    say("Every notebook, one after the other: about a quarter of an hour")
-    with working("notebooks"):
-        outcomes = every_notebook(out, done=done)
-    for left_out in (one for one in outcomes if one.state == "absent"):
-        say(f"notebook {left_out.notebook.stem} cannot run here: {left_out.message}")
-    return pages, failures
+        return None, str(error)
+    return report, ""
 
 
 class _Progress:

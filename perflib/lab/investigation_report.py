@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from perflib import experiments
 from perflib.investigation.conclusion import MOST_FINDINGS, Conclusion
@@ -39,9 +37,7 @@ _UNDRAWN = (ArithmeticError, LookupError, TypeError, ValueError, UserError)
 _ORDER = ("symptom", "cause", "map", "fit")  # whose figures matter most
 
 
-def write_investigation(
-    evidence: Evidence, conclusion: Conclusion, path: Path, notebooks: Sequence[Path] = ()
-) -> None:
+def write_investigation(evidence: Evidence, conclusion: Conclusion, path: Path) -> None:
     """Write the report of an investigation.
 
     Parameters
@@ -53,19 +49,13 @@ def write_investigation(
     path
         The HTML file to write, of at most ``MOST_BYTES``; all is inside it. Figures that do not
         fit are left out, and the report says how to see them.
-    notebooks
-        Executed notebooks, linked by paths relative to the report: the folder can be moved.
 
     Raises
     ------
     MeasurementError
         The disk is full or may not be written.
     """
-    page = _Page(evidence, conclusion)
-    links = [
-        {"name": file.stem, "link": quote(os.path.relpath(file, path.parent))} for file in notebooks
-    ]
-    write_page(page.render(links), path)
+    write_page(_Page(evidence, conclusion).render(), path)
 
 
 class _Page:
@@ -78,8 +68,8 @@ class _Page:
         self.known = facts_of(evidence)
         self.steps = [_step(evidence, taken) for taken in conclusion.steps]
 
-    def render(self, notebooks: Sequence[dict[str, str]]) -> str:
-        values = self._values() | {"notebooks": notebooks}
+    def render(self) -> str:
+        values = self._values()
         values["contents"] = _contents(values)
         page = template("investigation.html.j2")
         end = time.process_time() + _MOST_S
@@ -144,7 +134,6 @@ def _contents(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         "map": "What the machine is like",
         "facts": "The machine",
         "doctor": "What the doctor says",
-        "notebooks": "Notebooks",
     }
     anchors = {"facts": "machine"}
     return [

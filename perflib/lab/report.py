@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -31,9 +29,7 @@ from perflib.store.files import replacing
 _UNKNOWN = "unknown"
 
 
-def write_report(
-    runs: Sequence[Run], path: Path, notebooks: Sequence[Path] = (), failures: Sequence[str] = ()
-) -> str:
+def write_report(runs: Sequence[Run], path: Path) -> str:
     """Write the report of some runs.
 
     Parameters
@@ -44,10 +40,6 @@ def write_report(
         the first run's; what the doctor says is shown only if that is this machine.
     path
         The HTML file to write. Figures and style are inside it.
-    notebooks
-        Executed notebooks, linked by a path relative to the report.
-    failures
-        What went wrong on the way, in sentences.
 
     Returns
     -------
@@ -70,7 +62,6 @@ def write_report(
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         style=STYLE,
         texts=texts or [("", ["Nothing was measured."])],
-        failures=failures,
         facts=facts(machine),
         cores=cores(machine).html(),
         caches=caches(machine).html(),
@@ -78,10 +69,6 @@ def write_report(
         warnings=warnings_of(diagnose()) if same else None,
         sections=[_section(run, findings) for run, findings in found],
         hypotheses=hypotheses.html() if hypotheses.rows else "",
-        notebooks=[
-            {"name": file.stem, "link": quote(os.path.relpath(file, path.parent))}
-            for file in notebooks
-        ],
     )
     write_page(page, path)
     return "\n\n".join("\n".join([title, *sentences]) for title, sentences in texts)

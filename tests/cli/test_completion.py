@@ -41,7 +41,6 @@ def test_commands_and_experiments() -> None:
     assert completed("list", "alias") == ["alias_map", "alias_environment", "alias_offsets"]
     assert completed("analyse", "kv") == ["kv_per_core"]
     assert "--preset" in completed("run", "--p")
-    assert completed("investigate", "--preset", "") == ["quick", "full"]
 
 
 def test_parameters_and_their_words() -> None:

@@ -53,7 +53,6 @@ def test_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert run_files.runs() == []
     for words, why in (
         (["--recorded", "intel-gest"], "did you mean 'intel-guest'"),
-        (["--recorded", MACHINE, "--preset", "full"], "leave it out, or --recorded"),
         (["--recorded", MACHINE, "--replay", out], "take what was asked from the folder"),
     ):
         assert call("investigate", *words) == 2
