@@ -164,7 +164,10 @@ def test_the_command(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("plan", "nodes.csv", "--out", "x"), "what is to be measured? Give -e NAME, or --acceptance"),
+        (
+            ("plan", "nodes.csv", "--out", "x"),
+            "what is to be measured? Give -e NAME, or --acceptance",
+        ),
         (("plan", "-e", "kv_per_core", "--out", "x"), "which nodes?"),
         (("plan", "nodes.csv", "--from-sinfo", "-e", "kv_per_core", "--out", "x"), "which nodes?"),
         (("plan", "none.csv", "-e", "kv_per_core", "--out", "x"), "No such file"),
