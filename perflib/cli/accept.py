@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -21,15 +18,6 @@ from perflib.cli.output import (
     show,
     verbose,
 )
-
-if TYPE_CHECKING:
-    from perflib.measure.progress import Reporter
-
-
-@contextmanager
-def _watch(name: str) -> Iterator[Reporter]:
-    with reporter(f"accept: {name}") as progress:
-        yield progress
 
 
 @click.command(
@@ -84,7 +72,12 @@ def accept(
     from perflib.fleet.acceptance_words import write_metrics
 
     found = accepted(
-        against, model=model, node=node, threshold_percent=threshold, alpha=alpha, watch=_watch
+        against,
+        model=model,
+        node=node,
+        threshold_percent=threshold,
+        alpha=alpha,
+        watch=lambda name: reporter(f"accept: {name}"),
     )
     if openmetrics is not None:
         write_metrics(found, openmetrics)

@@ -22,6 +22,7 @@ from perflib.fleet.analysis.comparisons import THRESHOLD_PERCENT
 from perflib.fleet.analysis.strata import LEAST_NODES
 from perflib.fleet.reference import CLOCK, Reference, open_reference
 from perflib.framework.results import WRONG
+from perflib.framework.wrong import wrong_twice
 from perflib.model.claim import read_claims
 from perflib.model.errors import UserError, choose
 from perflib.model.finding import Finding
@@ -307,7 +308,7 @@ class _Judge:
     ) -> Acceptance:
         neighbour = _neighbour(runs)
         compared = [self._finding(row, neighbour) for row in table.to_dict("records")]
-        wrong = _wrong([one for run in runs for one in run.wrong])
+        wrong = _wrong(run.wrong for run in runs)
         slower = [one for one in compared if one.verdict == "supported"]
         verdict: Verdict = "accepted"
         if any(one.verdict == "supported" for one in wrong) or slower:
@@ -362,7 +363,7 @@ class _Judge:
 
 
 def _neighbour(runs: Iterable[_Measured]) -> tuple[float, int] | None:
-    """How much of which core others took, in percent, where that is too much to tell anything."""
+    """How much of which core others took, in percent, where that is too much to say anything."""
     every = ((part, cpu) for one in runs for cpu, part in one.busy.items())
     most = max(every, default=(0.0, -1))
     return most if most[0] > _MAX_BUSY_PERCENT else None
@@ -373,19 +374,8 @@ def _measured_by(name: str) -> str:
     return "kv_per_core" if name == CLOCK else name
 
 
-def _wrong(found: Sequence[Finding]) -> list[Finding]:
-    """Wrong results, by core: the surest; what two runs report of a core is sure."""
-    by_core: dict[str, list[Finding]] = {}
-    for one in found:
-        by_core.setdefault(str(one.about.get("cpu", one.about.get("cpus"))), []).append(one)
-    kept = []
-    for mine in by_core.values():
-        surest = next((one for one in mine if one.verdict == "supported"), mine[0])
-        if surest.verdict != "supported" and len(mine) > 1:
-            decision = Decision("supported", (Reason("repeated"), *surest.reasons))
-            effect = Interval(surest.effect, surest.low, surest.high)
-            surest = surest.of.found(
-                decision, effect, about=surest.about, facts=surest.facts, evidence=surest.evidence
-            )
-        kept.append(surest)
-    return kept
+def _wrong(found: Iterable[Sequence[Finding]]) -> list[Finding]:
+    """Wrong results of several runs: of each core the surest."""
+    every = [one for findings in wrong_twice([*found]) for one in findings]
+    every.sort(key=lambda one: one.verdict == "supported")
+    return list({one.subject: one for one in every}.values())

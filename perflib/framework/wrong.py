@@ -7,7 +7,9 @@ cores that disagree each time) one of them is wrong, and which is not known.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -143,3 +145,20 @@ def _majority(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """The values that more than half of the rows have."""
     found = rows.value_counts([*by, "value"]).reset_index(name="rows")
     return found[2 * found["rows"] > found.groupby(by)["rows"].transform("sum")]
+
+
+def wrong_twice(found: Sequence[Sequence[Finding]]) -> list[list[Finding]]:
+    """The findings of several runs: what was wrong once in each of two was wrong twice."""
+
+    def once(one: Finding) -> bool:
+        return one.of in (CORE_WRONG, CORES_WRONG) and one.verdict == "inconclusive"
+
+    runs = Counter(one.subject for findings in found for one in findings if once(one))
+
+    def judged(one: Finding) -> Finding:
+        if not once(one) or runs[one.subject] < WRONG_TIMES:
+            return one
+        facts = {**one.facts, "wrong": runs[one.subject], "of": f"{len(found)} runs"}
+        return replace(one, verdict="supported", reasons=(Reason("repeated"),), facts=facts)
+
+    return [[judged(one) for one in findings] for findings in found]

@@ -8,13 +8,12 @@ would show something. So that at most one in twenty does, the claims must surviv
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from perflib.framework.results import CORE_WRONG, CORES_WRONG, WRONG_TIMES
+from perflib.framework.wrong import wrong_twice
 from perflib.model.finding import Finding
 from perflib.stats.decide import Reason
 from perflib.stats.family import family_p, p_of_interval
@@ -42,27 +41,12 @@ def corrected(found: Sequence[Sequence[Finding]]) -> list[list[Finding]]:
     """
     if len(found) < 2:
         return [list(findings) for findings in found]
-    found = _wrong_twice(found)
+    found = wrong_twice(found)
     p = np.array([_p(finding) for findings in found for finding in findings])
     together = family_p(p)
     claims = int(np.isfinite(p).sum())
     values = zip(p.tolist(), together.tolist(), strict=True)
     return [[_judged(finding, *next(values), claims) for finding in findings] for findings in found]
-
-
-def _wrong_twice(found: Sequence[Sequence[Finding]]) -> list[list[Finding]]:
-    def once(one: Finding) -> bool:
-        return one.of in (CORE_WRONG, CORES_WRONG) and one.verdict == "inconclusive"
-
-    runs = Counter(one.subject for findings in found for one in findings if once(one))
-
-    def judged(one: Finding) -> Finding:
-        if not once(one) or runs[one.subject] < WRONG_TIMES:
-            return one
-        facts = {**one.facts, "wrong": runs[one.subject], "of": f"{len(found)} runs"}
-        return replace(one, verdict="supported", reasons=(Reason("repeated"),), facts=facts)
-
-    return [[judged(one) for one in findings] for findings in found]
 
 
 def _p(finding: Finding) -> float:

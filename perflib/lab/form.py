@@ -7,9 +7,8 @@ core from a sample; at most a tenth of the time goes into them.
 
 from __future__ import annotations
 
-import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
@@ -280,10 +279,7 @@ class Form(widgets.VBox):
         note = recording_of(measured)
         self._status.value = escape(f"nothing was measured: recorded on {note}" if note else kept)
         self._bar.value = 1.0
-        sentences = summary(self.findings)
-        if stopped == "interrupted":
-            sentences += _without_interval(self.findings)
-        items = "".join(f"<li>{escape(text)}</li>" for text in sentences)
+        items = "".join(f"<li>{escape(text)}</li>" for text in summary(self.findings))
         problems = "".join(
             f"<p>On the way: {escape(text)}</p>" for text in measured.provenance["problems"]
         )
@@ -344,18 +340,6 @@ def _copied(label: str, says: str) -> widgets.Text:
     """A line that is there to be copied."""
     wide = widgets.Layout(width="100%", max_width="60em")
     return widgets.Text(description=label, tooltip=f"{says}, to be copied", layout=wide)
-
-
-def _without_interval(findings: Sequence[Finding]) -> list[str]:
-    """Which estimates of a run that was stopped early have no interval: they are no results."""
-    named = [
-        one.subject
-        for one in findings
-        if not one.of.counted
-        and math.isfinite(one.effect)
-        and not math.isfinite(one.high - one.low)
-    ]
-    return [f"Stopped early, so a number without interval: {', '.join(named)}."] if named else []
 
 
 def _recorded_machines(name: str) -> list[str]:

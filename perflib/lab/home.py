@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -288,23 +289,18 @@ class SymptomsPart(widgets.VBox):
             self.place.children = (self.form,)
 
 
-class _answered:  # noqa: N801 - used as a function
+@contextmanager
+def _answered(message: widgets.HTML) -> Iterator[None]:
     """Whatever goes wrong within becomes a sentence of a widget: a callback's traceback is lost."""
-
-    def __init__(self, message: widgets.HTML) -> None:
-        self._message = message
-
-    def __enter__(self) -> None:
-        self._message.value = _said("Working…")
-        self._before = self._message.value
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if isinstance(error, Exception):
-            text = str(error) if isinstance(error, PerflibError | OSError) else repr(error)
-            self._message.value = _said(text)
-        elif self._message.value == self._before:
-            self._message.value = ""
-        return isinstance(error, Exception)
+    before = message.value = _said("Working…")
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001
+        text = str(error) if isinstance(error, PerflibError | OSError) else repr(error)
+        message.value = _said(text)
+    else:
+        if message.value == before:
+            message.value = ""
 
 
 def _button(label: str, says: str, pressed: Callable[[object], None]) -> widgets.Button:

@@ -1,4 +1,4 @@
-"""A farm's runs without a measurement, and nodes that measure what they are told.
+"""A farm's runs without a measurement, and nodes that measure what a test gives them.
 
 ``python -m tests.fleet.accepting ARGUMENT...`` is the command line on such a node: what it finds
 stands in ``PERFLIB_TEST_NODES``, a file of JSON, by the node's name in Slurm.
@@ -101,9 +101,9 @@ def _main() -> None:
     from perflib.cli import main
 
     node = os.environ.get("SLURMD_NODENAME", "new")
-    told = json.loads(Path(os.environ["PERFLIB_TEST_NODES"]).read_text())
+    given = json.loads(Path(os.environ["PERFLIB_TEST_NODES"]).read_text())
     with pytest.MonkeyPatch.context() as patch:
-        Measures(replace(Node(), **told.get(node, {})), node).install(patch)
+        Measures(replace(Node(), **given.get(node, {})), node).install(patch)
         main(sys.argv[1:])
 
 

@@ -24,11 +24,11 @@ from tests.fleet.accepting import Measures, Node, save_farm
 PROCESSOR = "Intel(R) Xeon(R) Processor"
 
 
-Told = Callable[..., None]
+Given = Callable[..., None]
 
 
 @pytest.fixture
-def new(monkeypatch: pytest.MonkeyPatch) -> Told:
+def new(monkeypatch: pytest.MonkeyPatch) -> Given:
     """Sets what this node will measure."""
 
     def set_(**shown: Any) -> None:
@@ -72,7 +72,7 @@ def test_a_node_like_the_others_is_accepted(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_slow_node_is_refused_with_a_reason(
-    farm: Path, new: Told, capsys: pytest.CaptureFixture[str]
+    farm: Path, new: Given, capsys: pytest.CaptureFixture[str]
 ) -> None:
     new(slower=0.08)
     metrics = farm / "accept.prom"
@@ -94,7 +94,7 @@ def test_a_slow_node_is_refused_with_a_reason(
 
 
 @pytest.mark.usefixtures("farm")
-def test_a_slow_core_is_named(new: Told) -> None:
+def test_a_slow_core_is_named(new: Given) -> None:
     new(core=0.2)
     found = accept("store")
     assert found.verdict == "refused"
@@ -105,7 +105,7 @@ def test_a_slow_core_is_named(new: Told) -> None:
 
 
 @pytest.mark.usefixtures("farm")
-def test_what_is_not_shown_again_does_not_refuse(new: Told) -> None:
+def test_what_is_not_shown_again_does_not_refuse(new: Given) -> None:
     new(slower=0.08, once=True)
     found = accept("store")
     assert (found.verdict, found.drain_reason) == ("accepted", "")
@@ -113,7 +113,7 @@ def test_what_is_not_shown_again_does_not_refuse(new: Told) -> None:
 
 
 @pytest.mark.usefixtures("farm")
-def test_a_busy_neighbour_decides_nothing(new: Told) -> None:
+def test_a_busy_neighbour_decides_nothing(new: Given) -> None:
     new(slower=0.08, taken=0.4)
     found = accept("store")
     assert (found.verdict, found.exit_status) == ("cannot tell", 4)
@@ -124,7 +124,7 @@ def test_a_busy_neighbour_decides_nothing(new: Told) -> None:
 
 @pytest.mark.usefixtures("farm")
 @pytest.mark.parametrize("once", [False, True])
-def test_a_wrong_result_refuses_at_once(new: Told, once: bool) -> None:
+def test_a_wrong_result_refuses_at_once(new: Given, once: bool) -> None:
     new(wrong=True, once=once)  # in seven rounds: sure by itself
     found = accept("store")
     assert found.verdict == "refused"
@@ -133,7 +133,7 @@ def test_a_wrong_result_refuses_at_once(new: Told, once: bool) -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_three_nodes_cannot_tell(new: Told) -> None:
+def test_three_nodes_cannot_tell(new: Given) -> None:
     save_farm(nodes=3)
     new(slower=0.5)
     found = accept("store")

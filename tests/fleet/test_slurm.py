@@ -210,8 +210,8 @@ def test_a_health_check_drains_a_slow_node_and_asks_a_busy_one_again(home: Path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PERFLIB_HOME", str(home / "data"))
         save_farm(names=("kv_per_core",))
-    told = {"node2": {"slower": 0.1}, "node3": {"slower": 0.1, "taken": 0.4}}
-    (home / "nodes.json").write_text(json.dumps(told))
+    finds = {"node2": {"slower": 0.1}, "node3": {"slower": 0.1, "taken": 0.4}}
+    (home / "nodes.json").write_text(json.dumps(finds))
     names = ("PERFLIB_HOME", "PERFLIB_CACHE", "TMPDIR")
     given = {
         **{name: os.environ[name] for name in names if name in os.environ},

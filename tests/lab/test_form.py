@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-import math
 import shlex
 import sys
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 from perflib import experiments
 from perflib.framework.params import Params, assignments
 from perflib.lab.fields import Fields
-from perflib.lab.form import Form, _without_interval
+from perflib.lab.form import Form
 from perflib.lab.interface import RunView, experiment
 from perflib.lab.repeated import call, command, differing, last_took
 from perflib.lab.summary import summary
@@ -133,17 +131,6 @@ def test_stop_keeps_what_there_is() -> None:
     assert shown.run is not None
     assert shown.status.startswith("interrupted: ")
     assert shown.run.provenance["stopped"] == "interrupted"
-
-
-def test_a_number_without_interval_is_named_after_an_early_stop() -> None:
-    run = run_files.load(RUNS / "machine.parquet")
-    found = experiments.get("machine").analyse(run)
-    whole = [one for one in found if math.isfinite(one.high - one.low)]
-    assert whole
-    assert _without_interval(whole) == []
-    bare = dataclasses.replace(whole[0], low=-math.inf, high=math.inf)
-    (sentence,) = _without_interval([bare, *whole[1:]])
-    assert sentence == f"Stopped early, so a number without interval: {bare.subject}."
 
 
 def test_a_failed_measurement_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
