@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from perflib.course.items import Item
-from perflib.course.questions import questions
+from perflib.course.questions import question
 from perflib.model.errors import UserError, choose
 
 
@@ -46,22 +46,23 @@ class Lesson:
         assert len({item.name for item in self.items}) == len(self.items), self.name
 
     @classmethod
-    def of(cls, name: str, items: Sequence[Item | str]) -> Lesson:
-        """The lesson whose prose is in ``lessons/NAME.toml``.
+    def of(cls, name: str, judged: Mapping[str, Callable[..., Item]]) -> Lesson:
+        """The lesson whose prose, and the order of what it asks, is in ``lessons/NAME.toml``.
 
         Parameters
         ----------
         name
             Its name.
-        items
-            What it asks, in the notebook's order: a name is that of a question in the file.
+        judged
+            What judges an item that a run or code decides: a kind of item that takes its prose.
         """
         path = Path(__file__).parent / "lessons" / f"{name}.toml"
         prose = tomllib.loads(path.read_text(encoding="utf-8"))
-        asked = questions(prose.pop("questions"))
-        assert asked.keys() == {one for one in items if isinstance(one, str)}, name
-        every = [asked[one] if isinstance(one, str) else one for one in items]
-        return cls(name=name, items=every, **prose)
+        tables = prose.pop("items")
+        assert judged.keys() <= tables.keys(), name
+        judging = dict.fromkeys(tables, question) | dict(judged)
+        items = [judging[one](name=one, **table) for one, table in tables.items()]
+        return cls(name=name, items=items, **prose)
 
     def item(self, name: str) -> Item:
         """What is asked under that name.

@@ -1,10 +1,11 @@
-"""The questions of a lesson that no run decides, from the lesson's file of prose.
+"""What a lesson asks, from its file of prose.
 
 ``lessons/NAME.toml`` has the title of a lesson, its minutes, objectives and needs, and a table for
-each question. One with ``answers`` to choose from has for each of them why it is right or what it
-overlooks (``because``), and of a typical wrong one what leads to it (``misled_by``). One whose
-answer is a number has the numbers ``between`` which it is right, and what is said then (``right``)
-and ``otherwise``.
+each item, in the order of the notebook: its points, unit and hints. A question with ``answers`` to
+choose from has for each of them why it is right or what it overlooks (``because``), and of a
+typical wrong one what leads to it (``misled_by``). One whose answer is a number has the numbers
+``between`` which it is right, and what is said then (``right``) and ``otherwise``. All others are
+judged by the lesson's module.
 """
 
 from __future__ import annotations
@@ -16,12 +17,9 @@ from perflib.course.items import Choice, Item, Relation
 from perflib.course.relations import near
 
 
-def questions(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Item]:
-    """The questions of a lesson by their names."""
-    return {
-        name: _choice(name, **table) if "answers" in table else _number(name, **table)
-        for name, table in tables.items()
-    }
+def question(name: str, **table: Any) -> Item:
+    """One that no run decides."""
+    return _choice(name, **table) if "answers" in table else _number(name, **table)
 
 
 def _choice(name: str, answers: Mapping[str, Mapping[str, str]], **others: Any) -> Choice:

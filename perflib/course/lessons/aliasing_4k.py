@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
@@ -112,10 +113,9 @@ def _saved(answer: Any, run: Any) -> Judged:
 
 LESSON = Lesson.of(
     "aliasing_4k",
-    items=[
-        Code(
-            name="1",
-            points=2,
+    {
+        "1": partial(
+            Code,
             reference=_falsely,
             cases=_pair,
             always=[(4096, 0, 4), (4096, 4096, 4), (4098, 0, 4), (0, 4094, 4), (0, 2048, 8)],
@@ -123,77 +123,36 @@ LESSON = Lesson.of(
                 (_first_bytes_only, "compares first bytes: accesses of 4 bytes overlap within 3"),
                 (_true_ones_too, "counts true dependences, where both share a byte"),
             ],
-            hints=[
-                "Two accesses of `size` bytes overlap if they begin less than `size` apart.",
-                "The distance modulo 4096 counts both ways: 4094 is 2 below the next multiple.",
-            ],
         ),
-        "2",
-        Prediction(
-            name="a load that waits",
-            unit="%",
-            measured=_WAIT,
-            hints=["A pair of store and load takes a few cycles; a repeated load some more."],
-        ),
-        Relation(
-            name="3",
-            points=2,
+        "a load that waits": partial(Prediction, measured=_WAIT),
+        "3": partial(
+            Relation,
             holds=verdict("waits", distance_bytes=4096),
             wrong=[("refuted", "takes a small effect for none"), NO_VERDICT],
-            hints=["Compare the whole interval with the threshold of 5 %."],
         ),
-        "4",
-        Prediction(
-            name="copy at 4 B",
-            unit="%",
-            measured=_remedy(_COPY, 4, "cost"),
-            hints=["Two things change: which load meets which store, and the place in a line."],
-        ),
-        Prediction(
-            name="before and after",
-            unit="%",
-            measured=_remedy(_MEMCPY, 16, "cost"),
-            hints=["By how many percent does memcpy take longer before?"],
-        ),
-        Relation(
-            name="5",
-            points=2,
+        "copy at 4 B": partial(Prediction, measured=_remedy(_COPY, 4, "cost")),
+        "before and after": partial(Prediction, measured=_remedy(_MEMCPY, 16, "cost")),
+        "5": partial(
+            Relation,
             holds=_slow_offset,
             wrong=[
                 (2048, "takes the distance that is farthest from aliasing"),
                 (5000, "names a distance that was not measured"),
             ],
-            hints=[
-                'The table: run.table("time_memcpy"). Slow means: percent_low above 0.',
-                "A curve with no such distance has the answer 'none'.",
-            ],
         ),
-        Relation(
-            name="6",
-            points=2,
+        "6": partial(
+            Relation,
             holds=reads(_remedy(_MEMCPY, 16, "distance"), "%"),
             wrong=[(1000.0, "gives the ratio in the wrong unit"), (-100.0, "turns it round")],
-            hints=["distance_percent: 16 B against 2064 B, at the same place in a line."],
         ),
-        "7",
-        "8",
-        Relation(
-            name="9",
-            points=2,
+        "9": partial(
+            Relation,
             holds=_claims,
             wrong=[(48, "counts the distances, not the claims"), (-1, "no number of claims")],
-            hints=["Count the findings of `null` whose verdict is 'supported'."],
         ),
-        Prediction(
-            name="pairs of glibc",
-            unit="%",
-            measured=_SHARES,
-            hints=["Large requests are mapped, each from the begin of a page."],
-        ),
-        "10",
-        Code(
-            name="11",
-            points=2,
+        "pairs of glibc": partial(Prediction, measured=_SHARES),
+        "11": partial(
+            Code,
             reference=_shift,
             cases=_addresses,
             always=[(0, 0), (0, 2048), (64, 0), (0, 4096)],
@@ -201,23 +160,19 @@ LESSON = Lesson.of(
                 (lambda *_: _HALF, "shifts by 2048 wherever the second array lies"),
                 (lambda a, b: (_HALF + b - a) % PERIOD_BYTES, "mixes up the two addresses"),
             ],
-            hints=["After the shift (second + shift − first) % 4096 is 2048."],
         ),
-        Relation(
-            name="12",
+        "12": partial(
+            Relation,
             holds=_apart,
             wrong=[((0, 2048), "gives distances, not arrays"), ("pl.alias_free", "gives text")],
-            hints=["first, second = pl.alias_free((2**20, 'f4'), (2**20, 'f4'))"],
         ),
-        Relation(
-            name="13",
-            points=2,
+        "13": partial(
+            Relation,
             holds=_saved,
             wrong=[
                 ("slower", "turns before and after round"),
                 ("it works", "states no direction that an interval could contradict"),
             ],
-            hints=["If the whole interval of the cost lies above 0, the cure makes it faster."],
         ),
-    ],
+    },
 )

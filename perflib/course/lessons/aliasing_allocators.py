@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,16 +59,13 @@ def _longer(count: int) -> tuple[Any, Any]:
 
 LESSON = Lesson.of(
     "aliasing_allocators",
-    items=[
-        Prediction(
-            name="glibc's large pairs",
-            unit="percent",
+    {
+        "glibc's large pairs": partial(
+            Prediction,
             measured=found("shares", what="glibc's new pairs that are equal", allocator="glibc"),
-            hints=["A large request is a mapping of its own, and a mapping begins at a page."],
         ),
-        Prediction(
-            name="cost of the convolution",
-            unit="percent",
+        "cost of the convolution": partial(
+            Prediction,
             measured=found(
                 "cost",
                 what="the distance, glibc, 256 KiB",
@@ -75,38 +73,30 @@ LESSON = Lesson.of(
                 function="convolution",
                 size_bytes=1 << 18,
             ),
-            hints=["What did notebook 10 find at a distance of 0?"],
         ),
-        Relation(
-            name="copy",
+        "copy": partial(
+            Relation,
             holds=verdict("cost", allocator="glibc", function="copy"),
-            hints=["supported, refuted or inconclusive: read 'glibc cost copy', the first size."],
             wrong=[("minds", "no verdict: the whole interval decides")],
         ),
-        Relation(
-            name="1",
-            points=2,
+        "1": partial(
+            Relation,
             holds=_by_chance,
             wrong=[
                 ((0.02, 3.1), "takes 4096 places: but buffers begin at lines"),
                 ((1.6, 1.6), "counts only the equal ones"),
             ],
-            hints=["Buffers begin at multiples of 64: how many places are there in 4096 bytes?"],
         ),
-        "2",
-        Relation(
-            name="3",
+        "3": partial(
+            Relation,
             holds=_heap,
             wrong=[
                 (2048, "expects a cure"),
                 (4096, "forgets that distances are taken modulo 4096"),
             ],
-            hints=["glibc's heap puts a header before each buffer: how many bytes has it?"],
         ),
-        "cured",
-        Code(
-            name="4",
-            points=2,
+        "4": partial(
+            Code,
             reference=_pair,
             cases=lambda drawn: (1024 * drawn.randint(256, 1024),),
             same=_apart,
@@ -115,10 +105,6 @@ LESSON = Lesson.of(
                 (_plain, "takes what the allocator gives"),
                 (_longer, "asks for another size: a mapping begins at a page all the same"),
             ],
-            hints=[
-                "Two float32 arrays of that length, 128 bytes or more from aliasing.",
-                "help(pl.alias_free): it takes (shape, dtype) for each array.",
-            ],
         ),
-    ],
+    },
 )

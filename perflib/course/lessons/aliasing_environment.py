@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Judged, Measured, Prediction, Relation, number
@@ -58,62 +59,36 @@ def _how_rare(answer: Any, *_: Any) -> Judged:
 
 LESSON = Lesson.of(
     "aliasing_environment",
-    items=[
-        Prediction(
-            name="wait at 4096 B",
-            unit="ns",
-            measured=_waits,
-            hints=["A wait of one cycle is 1 / clock in GHz, in ns; much of it may be hidden."],
+    {
+        "wait at 4096 B": partial(Prediction, measured=_waits),
+        "slow sizes": partial(Prediction, measured=_sizes),
+        "slowdown at these sizes": partial(
+            Prediction, measured=found("environment", what="the program at the predicted sizes")
         ),
-        Prediction(
-            name="slow sizes",
-            unit="of 512 sizes",
-            measured=_sizes,
-            hints=["The stack moves by 16 bytes a step; 4096 / 16 steps come back to one place."],
-        ),
-        Prediction(
-            name="slowdown at these sizes",
-            unit="percent",
-            measured=found("environment", what="the program at the predicted sizes"),
-            hints=["A cycle more in a loop of 4 to 5 cycles is 20 to 25 %, if nothing hides it."],
-        ),
-        Relation(
-            name="1",
-            points=2,
+        "1": partial(
+            Relation,
             holds=_by_hand,
             wrong=[
                 ((3248, "g-i"), "forgets that the environment has 32 bytes already"),
                 ((3280, "inc-i"), "overlooks that inc always ends in 8"),
                 ((848, "g-i"), "shifts the stack up instead of down"),
             ],
-            hints=[
-                "The stack moves down in steps of 16: the last hexadecimal digit of g stays.",
-                "0xd7c - 0x0cc bytes more than the 32 that there are.",
-            ],
         ),
-        Relation(
-            name="2",
-            points=2,
+        "2": partial(
+            Relation,
             holds=_null,
             wrong=[
                 ((256, "supported"), "overlooks that variables='hold' keeps the stack in place"),
                 ((0, "refuted"), "counts none where there is one place"),
             ],
-            hints=["Count the different values of inc_address % 4096, and read the finding."],
         ),
-        "3",
-        Relation(
-            name="4",
-            points=2,
+        "4": partial(
+            Relation,
             holds=_how_rare,
             wrong=[
                 ((0.4, 0.8), "takes 0.8 pairs on average for 0.8 %"),
                 ((0.4, 78), "takes the mean number of pairs for the share of starts"),
             ],
-            hints=[
-                "One place of the stack in 256 agrees, or two.",
-                "With 0.8 pairs on average, the chance of none is about exp(-0.8).",
-            ],
         ),
-    ],
+    },
 )

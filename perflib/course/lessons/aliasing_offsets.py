@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
@@ -75,23 +76,13 @@ def _curse(answer: Any, *_: Any) -> Judged:
 
 LESSON = Lesson.of(
     "aliasing_offsets",
-    items=[
-        Prediction(
-            name="memcpy 4 bytes above",
-            unit="percent",
-            measured=_memcpy_at_4,
-            hints=["A copy that stores and loads a vector a cycle may lose a cycle in ten."],
+    {
+        "memcpy 4 bytes above": partial(Prediction, measured=_memcpy_at_4),
+        "six": partial(
+            Relation, holds=_six, wrong=[([64, 3000], "names a distance that was not asked about")]
         ),
-        Relation(
-            name="six",
-            points=2,
-            holds=_six,
-            wrong=[([64, 3000], "names a distance that was not asked about")],
-            hints=["Slow means: the whole interval lies above zero. Look at percent_low."],
-        ),
-        Code(
-            name="1",
-            points=2,
+        "1": partial(
+            Code,
             reference=_slow,
             cases=_draw,
             always=[(4, 16), (4100, 16), (8196, 16), (65540, 16), (4100, 12), (127, 12), (128, 12)],
@@ -99,19 +90,14 @@ LESSON = Lesson.of(
                 (_equal_only, "takes only equal low bits, not the 127 bytes above"),
                 (_always_12, "compares 12 bits whatever is asked"),
             ],
-            hints=["The period is 2**bits bytes.", "0 to 127 bytes above a multiple of it."],
         ),
-        "2",
-        Relation(
-            name="3",
-            points=2,
+        "3": partial(
+            Relation,
             holds=_curse,
             wrong=[
                 ((0, 0), "forgets that the slowest was chosen for being slow"),
                 ((1.3, 1.3), "measures again in the half that chose"),
             ],
-            hints=["rng.normal(0, 2, (12, 48)), the mean over rounds, then the largest."],
         ),
-        "4",
-    ],
+    },
 )

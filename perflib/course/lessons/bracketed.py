@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
@@ -64,36 +65,23 @@ def _medians(answer: Any, run: Any) -> Judged:
 
 LESSON = Lesson.of(
     "bracketed",
-    items=[
-        Prediction(
-            name="again",
-            unit="percent",
-            measured=_longer("again"),
-            hints=["It computes what the first does."],
-        ),
-        Prediction(
-            name="longer",
-            unit="percent",
-            measured=_longer("longer"),
-            hints=["A twentieth more of the same work."],
-        ),
-        Code(
-            name="1",
+    {
+        "again": partial(Prediction, measured=_longer("again")),
+        "longer": partial(Prediction, measured=_longer("longer")),
+        "1": partial(
+            Code,
             reference=_left,
             cases=_cases,
             wrong=[
                 (_each, "forgets that each piece of a turn needs its core alone"),
                 (_shared_out, "divides what is multiplied"),
             ],
-            hints=["Of one piece the share is left. Of two that are independent?"],
         ),
-        Relation(
-            name="2",
+        "2": partial(
+            Relation,
             holds=_medians,
             wrong=[(-50.0, "divides the wrong way round"), (1000.0, "guesses")],
-            hints=["run.samples.groupby('name')['cpu_time_ns'].median()"],
         ),
-        "3",
-    ],
+    },
 )
 """The lesson."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Measured, Prediction, Relation
@@ -47,10 +48,9 @@ def _classes(run: Any) -> Measured | str:
 
 LESSON = Lesson.of(
     "caches_and_numa",
-    items=[
-        Code(
-            name="1",
-            points=2,
+    {
+        "1": partial(
+            Code,
             reference=_set_of,
             cases=_address,
             always=[(0, 64, 64), (63, 64, 64), (64, 64, 64), (4096, 64, 64)],
@@ -58,46 +58,22 @@ LESSON = Lesson.of(
                 (lambda address, sets, _: address % sets, "forgets that a line has 64 bytes"),
                 (lambda address, sets, line: address // (line * sets), "returns the tag"),
             ],
-            hints=["First the number of the line, then its place among the sets."],
         ),
-        "2",
-        Prediction(
-            name="end of L1d",
-            unit="KiB",
-            measured=found("cache", what="the end of L1d", cache="L1d"),
-            hints=["The table of caches says what the machine claims."],
+        "end of L1d": partial(
+            Prediction, measured=found("cache", what="the end of L1d", cache="L1d")
         ),
-        Prediction(
-            name="latency of L2",
-            unit="cycles",
-            measured=_level("L2"),
-            hints=["Between 12 and 20 cycles on most cores."],
+        "latency of L2": partial(Prediction, measured=_level("L2")),
+        "prefetcher": partial(
+            Prediction, measured=found("prefetcher", what="latency that ascending loads save")
         ),
-        Prediction(
-            name="prefetcher",
-            unit="%",
-            measured=found("prefetcher", what="latency that ascending loads save"),
-            hints=["A prefetcher that is always in time saves nearly all."],
-        ),
-        Relation(
-            name="3",
-            points=2,
+        "3": partial(
+            Relation,
             holds=verdict("cache", cache="L2"),
             wrong=[
                 ("supported", "believes the machine's claim"),
                 ("smaller", "gives an answer that is no verdict"),
             ],
-            hints=["A claim is supported if a level ends within a factor of 1.41 of it."],
         ),
-        "4",
-        "5",
-        Prediction(
-            name="classes of distance",
-            unit="classes",
-            measured=_classes,
-            hints=["One node makes one class."],
-        ),
-        "6",
-        "7",
-    ],
+        "classes of distance": partial(Prediction, measured=_classes),
+    },
 )

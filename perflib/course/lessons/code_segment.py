@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Judged, Prediction, Relation
@@ -39,26 +40,20 @@ def _ways(answer: Any, ways: Any) -> Judged:
 
 LESSON = Lesson.of(
     "code_segment",
-    items=[
-        Prediction(
-            name="iTLB reach",
-            unit="KiB",
-            measured=found("knee", "ring_knee", what="the chase's knee"),
-            hints=["Multiply the entries of the first level by 4 KiB."],
+    {
+        "iTLB reach": partial(
+            Prediction, measured=found("knee", "ring_knee", what="the chase's knee")
         ),
-        Prediction(
-            name="iTLB reach beside a sibling",
-            unit="KiB",
+        "iTLB reach beside a sibling": partial(
+            Prediction,
             measured=found(
                 "knee_shared",
                 "ring_knee_shared",
                 what="the chase's knee beside a busy sibling",
             ),
-            hints=["Split: half of the reach. Competed for: the whole of it."],
         ),
-        Code(
-            name="1",
-            points=2.0,
+        "1": partial(
+            Code,
             reference=missed_lru,
             cases=places_used,
             always=[(list(range(65)) * 4, 64), (list(range(64)) * 4, 64), ([7], 1)],
@@ -72,27 +67,17 @@ LESSON = Lesson.of(
                     "does not count the second half of the list alone",
                 ),
             ],
-            hints=[
-                "Keep the pages in the order of their last use; a hit moves a page to the end.",
-                "Count misses only from the middle of the list on; divide by what is left there.",
-            ],
         ),
-        Relation(
-            name="2",
+        "2": partial(
+            Relation,
             holds=_false_alarms,
             wrong=[
                 (0, "believes that a test at 5 % is never wrong"),
                 (5, "takes the percentage for a number of runs"),
             ],
-            hints=["5 % of twenty."],
         ),
-        Relation(
-            name="3",
-            holds=_ways,
-            wrong=[("faster", "answers with another word than the three")],
-            hints=['Compare the intervals of thp and collapse: "alike", "different", "open".'],
+        "3": partial(
+            Relation, holds=_ways, wrong=[("faster", "answers with another word than the three")]
         ),
-        "4",
-        "5",
-    ],
+    },
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Judged, Prediction, Relation, number
@@ -61,71 +62,54 @@ def _how_long(answer: Any, run: Any) -> Judged:
 
 LESSON = Lesson.of(
     "coherence",
-    items=[
-        Prediction(
-            name="memory over cache",
-            unit="times",
+    {
+        "memory over cache": partial(
+            Prediction,
             measured=latency_ratio("invalid load", "modified load", "invalid over modified load"),
-            hints=["Two ways: to the other core's cache and back, or to memory and back."],
         ),
-        Prediction(
-            name="exclusive over modified",
-            unit="times",
+        "exclusive over modified": partial(
+            Prediction,
             measured=latency_ratio(
                 "exclusive load", "modified load", "exclusive over modified load"
             ),
-            hints=["In both states the other cache has the only copy."],
         ),
-        Prediction(
-            name="write to shared_here",
-            unit="local writes",
+        "write to shared_here": partial(
+            Prediction,
             measured=latency_ratio(
                 "shared_here write", "local write", "shared_here over local write"
             ),
-            hints=["A write needs the line alone."],
         ),
-        Prediction(
-            name="write to owned_here",
-            unit="local writes",
+        "write to owned_here": partial(
+            Prediction,
             measured=latency_ratio(
                 "owned_here write", "local write", "owned_here over local write"
             ),
-            hints=["Was the written line lent, or handed over as a whole?"],
         ),
-        Relation(
-            name="1",
-            points=2,
+        "1": partial(
+            Relation,
             holds=_null,
             wrong=[
                 (("inconclusive", "refuted"), "takes an open verdict for a false one"),
                 (("refuted", "supported"), "expects the control to show the effect"),
             ],
-            hints=["The control compares a protocol with itself."],
         ),
-        Relation(
-            name="2",
+        "2": partial(
+            Relation,
             holds=_false_sharing,
             wrong=[
                 (1, "takes the two variables for independent"),
                 (0.01, "divides the wrong way round"),
             ],
-            hints=["Divide the median of 'modified write' by that of 'local write'."],
         ),
-        "padding",
-        Relation(
-            name="3",
+        "3": partial(
+            Relation,
             holds=_lines,
             wrong=[(48, "takes the reference itself"), (64, "a number that was not measured")],
-            hints=["Divide each local load by the one with 48 lines; find the first above 1.5."],
         ),
-        Relation(
-            name="4",
-            points=2,
+        "4": partial(
+            Relation,
             holds=_how_long,
             wrong=[((1.0, 1.0), "forgets that trials are one after the other")],
-            hints=["Multiply the time between two trials by 16,256, and by 254."],
         ),
-        "pairs at once",
-        "5",
-    ],
+    },
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
@@ -61,28 +62,15 @@ def _cases(draw: random.Random) -> tuple[Any, ...]:
 
 LESSON = Lesson.of(
     "contention",
-    items=[
-        Prediction(
-            name="false sharing",
-            unit="percent",
-            measured=_false_sharing,
-            hints=[
-                "Each core adds to a counter of its own; only the line is common.",
-                "Between two additions a core works for 100 cycles by itself, about 30 ns.",
-            ],
-        ),
-        Relation(
-            name="1",
+    {
+        "false sharing": partial(Prediction, measured=_false_sharing),
+        "1": partial(
+            Relation,
             holds=_times,
             wrong=[(0, "nothing takes no time"), (1e6, "is no factor, but a rate")],
-            hints=[
-                'run.table("cost") has a row for each kind and set of cores.',
-                "operation_ns is what one operation takes a core of the set.",
-            ],
         ),
-        Code(
-            name="2",
-            points=2.0,
+        "2": partial(
+            Code,
             reference=_share,
             cases=_cases,
             always=[(0, 8, 56, 8), (0, 8, 64, 8), (60, 8, 64, 8), (64, 8, 60, 8), (0, 200, 128, 1)],
@@ -90,11 +78,6 @@ LESSON = Lesson.of(
                 (_share_begin, "forgets that an object may reach into the next line"),
                 (_share_near, "asks how near they are; what counts is on which lines they lie"),
             ],
-            hints=[
-                "An object's first line is a // 64. Which is its last?",
-                "Two ranges of lines overlap where each begins no later than the other ends.",
-            ],
         ),
-        "3",
-    ],
+    },
 )

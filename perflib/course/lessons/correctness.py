@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Judged, Measured, Prediction, Relation, number
@@ -42,28 +43,18 @@ def _wider(answer: Any, few: Any, many: Any) -> Judged:
 
 LESSON = Lesson.of(
     "correctness",
-    items=[
-        Prediction(
-            name="wrong",
-            unit="in 10⁹",
-            measured=_wrong,
-            hints=["Of how many servers in a thousand did others report one such core?"],
-        ),
-        "position",
-        Relation(
-            name="1",
+    {
+        "wrong": partial(Prediction, measured=_wrong),
+        "1": partial(
+            Relation,
             holds=_limit,
             wrong=[(0.0, "takes what was seen for what is so"), (1.0, "forgets to divide")],
-            hints=["If none of n is wrong, 3 / n is the limit at 95 %: (1 - 3/n)ⁿ is 5 %."],
         ),
-        "2",
-        "3",
-        Relation(
-            name="4",
+        "4": partial(
+            Relation,
             holds=_wider,
             wrong=[(1.0, "takes what is known of few nodes for what is known of many")],
-            hints=["Both are acceptances: the first rows of `few.table` and of `healthy.table`."],
         ),
-    ],
+    },
 )
 """The lesson."""

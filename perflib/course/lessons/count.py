@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
@@ -132,32 +133,16 @@ def _estimate(answer: Any, run: Any) -> Judged:
 
 LESSON = Lesson.of(
     "count",
-    items=[
-        Prediction(
-            name="page faults",
-            unit="faults",
-            measured=_touched,
-            hints=["Each page of 4 KiB faults once, when it is touched for the first time."],
-        ),
-        Prediction(
-            name="CPU time",
-            unit="s",
-            measured=_cpu_s,
-            hints=["A program that sleeps takes none."],
-        ),
-        Relation(
-            name="1",
-            points=2.0,
+    {
+        "page faults": partial(Prediction, measured=_touched),
+        "CPU time": partial(Prediction, measured=_cpu_s),
+        "1": partial(
+            Relation,
             holds=_waking,
             wrong=[((0.0, 100.0), "takes all of it"), (3, "gives one time")],
-            hints=[
-                "Take run.table('series') of the event task-switches-voluntary.",
-                "A part belongs to the phase if its rate is above half of the highest.",
-            ],
         ),
-        Code(
-            name="2",
-            points=2.0,
+        "2": partial(
+            Code,
             reference=_scaled,
             cases=_parts,
             always=[
@@ -170,24 +155,14 @@ LESSON = Lesson.of(
                 (_unscaled, "adds up what was counted"),
                 (_each_scaled, "scales each part, and takes those that were off for empty"),
             ],
-            hints=[
-                "What was counted, divided by the time on, times the time due.",
-                "Never on: None. That is not 0, which would mean that it was on and nothing came.",
-            ],
         ),
-        Relation(
-            name="3",
-            points=2.0,
+        "3": partial(
+            Relation,
             holds=_estimate,
             wrong=[(-50.0, "forgets to scale"), (100.0, "scales what is complete")],
-            hints=[
-                "Sort the rates by time; per_s * elapsed_ns / 1e9 is each interval's count.",
-                "counts[::2] are every other one, the first included: scale their sum by two.",
-            ],
         ),
-        Code(
-            name="4",
-            points=3.0,
+        "4": partial(
+            Code,
             reference=_merged,
             cases=_intervals,
             always=[
@@ -200,12 +175,6 @@ LESSON = Lesson.of(
                 (_bridged, "merges across gaps: the rate there would be too small"),
                 (_without_end, "drops what is left over"),
             ],
-            hints=[
-                "Neighbours have end == begin; where that does not hold, begin anew.",
-                "After a gap counting to times begins anew, too.",
-            ],
         ),
-        "5",
-        "6",
-    ],
+    },
 )

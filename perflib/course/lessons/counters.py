@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Measured, Prediction
@@ -49,16 +50,10 @@ _RECORDED = (763_314_291_096, 228_799_322_771, 115_004_469_145, 5_146_579_719)
 
 LESSON = Lesson.of(
     "counters",
-    items=[
-        Prediction(
-            name="error of page faults",
-            unit="percent",
-            measured=_error,
-            hints=["Of two sets one sees the start, the other does not. Both are scaled by two."],
-        ),
-        "1",
-        Code(
-            name="2",
+    {
+        "error of page faults": partial(Prediction, measured=_error),
+        "2": partial(
+            Code,
             reference=_growth,
             cases=_sets,
             always=[(2,), (30,)],
@@ -66,15 +61,9 @@ LESSON = Lesson.of(
                 (lambda k: k / 2, "lets the error grow with the number of sets"),
                 (lambda k: math.sqrt(k / 2), "forgets what the set has seen itself"),
             ],
-            hints=[
-                "A mean of n slices has an error that falls with the square root of n = 120/k.",
-                "A set that sees all slices has no error: with k = 1 the law must give 0.",
-            ],
         ),
-        "3",
-        "4",
-        Code(
-            name="5",
+        "5": partial(
+            Code,
             reference=_memory_bound,
             cases=_waits,
             always=[_RECORDED],
@@ -92,11 +81,6 @@ LESSON = Lesson.of(
                     "divides the waiting for loads by all cycles, not by those of waiting",
                 ),
             ],
-            hints=[
-                "First the back end's share of all slots: how many slots have the cycles?",
-                "Then the part of it that is memory's: loads' part of the cycles of waiting.",
-            ],
         ),
-        "6",
-    ],
+    },
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Judged, Prediction, Relation, number
@@ -111,43 +112,32 @@ def _singular(answer: Any, *_: Any) -> Judged:
 
 LESSON = Lesson.of(
     "erasure_coding",
-    items=[
-        Prediction(
-            name="ours_table, aligned",
-            unit="percent",
+    {
+        "ours_table, aligned": partial(
+            Prediction,
             measured=found("aligned", what="aligned, ours_table", implementation="ours_table"),
-            hints=["A line is used in 64 small steps: how often is it thrown out between them?"],
         ),
-        Prediction(
-            name="ours_simd, aligned",
-            unit="percent",
+        "ours_simd, aligned": partial(
+            Prediction,
             measured=found("aligned", what="aligned, ours_simd", implementation="ours_simd"),
-            hints=["It takes each line at once: what is thrown out is not needed any more."],
         ),
-        Relation(
-            name="cause",
-            points=2,
+        "cause": partial(
+            Relation,
             holds=_cause,
             wrong=[("both", "no interval says both: one layout stands for each")],
-            hints=["Compare the two intervals of ours_table: aligned and chasing."],
         ),
-        Relation(
-            name="1",
-            points=2,
+        "1": partial(
+            Relation,
             holds=_blocks,
             wrong=[(7, "the fewest blocks are the reference"), (12, "counts ways, not blocks")],
-            hints=["Which is the first number whose low end lies above the high end at 7 blocks?"],
         ),
-        Relation(
-            name="2",
-            points=2,
+        "2": partial(
+            Relation,
             holds=_small,
             wrong=[(("slower", "none"), "one word is none of those asked for")],
-            hints=["Larger or smaller only where the two intervals of aligned are apart."],
         ),
-        Code(
-            name="3",
-            points=2,
+        "3": partial(
+            Code,
             reference=_spread,
             cases=lambda drawn: (drawn.randint(2, 32),),
             same=_in_own_sets,
@@ -156,18 +146,11 @@ LESSON = Lesson.of(
                 (_all_at_a_page, "begins each block at a page: one set for all"),
                 (_by_words, "eight blocks share a line, and so a set"),
             ],
-            hints=["A set is a line of 64 bytes within the page: spread the blocks evenly."],
         ),
-        "one at a time",
-        Relation(
-            name="4",
-            points=2,
+        "4": partial(
+            Relation,
             holds=_singular,
             wrong=[((1, 2, 4), "adds with carries: in this field a sum is an exclusive or")],
-            hints=[
-                "Rows 1, y, y**3 of three columns are singular where the three y add to zero.",
-                "A sum is an exclusive or: 1 ^ 2 is 3.",
-            ],
         ),
-    ],
+    },
 )

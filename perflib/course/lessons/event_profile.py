@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Measured, Prediction
@@ -29,23 +30,8 @@ def _costlier(costlier: Any) -> Measured | str:
 
 LESSON = Lesson.of(
     "event_profile",
-    items=[
-        Prediction(
-            name="samples needed",
-            unit="samples",
-            measured=_samples,
-            hints=["A count of n has an error of the square root of n."],
-        ),
-        Prediction(
-            name="costlier event",
-            unit="percent",
-            measured=_costlier,
-            hints=["A sixth of the time becomes a tenth longer."],
-        ),
-        "1",
-        "2",
-        "3",
-        "4",
-        "5",
-    ],
+    {
+        "samples needed": partial(Prediction, measured=_samples),
+        "costlier event": partial(Prediction, measured=_costlier),
+    },
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Judged, Measured, Prediction, Relation, number
@@ -43,41 +44,17 @@ def _smallest(answer: Any, by_part: Any) -> Judged:
 
 LESSON = Lesson.of(
     "farm",
-    items=[
-        Prediction(
-            name="named one by one",
-            unit="cores",
-            measured=_named("each by itself", "named one by one"),
-            hints=["One in twenty."],
+    {
+        "named one by one": partial(
+            Prediction, measured=_named("each by itself", "named one by one")
         ),
-        Prediction(
-            name="named together",
-            unit="cores",
-            measured=_named("together", "named by a test of all"),
-            hints=["At most one in twenty of what is named is false, on average."],
+        "named together": partial(
+            Prediction, measured=_named("together", "named by a test of all")
         ),
-        "easier",
-        Prediction(
-            name="single nodes named",
-            unit="nodes",
-            measured=_single_nodes,
-            hints=["What a group explains is taken out before nodes are compared."],
+        "single nodes named": partial(Prediction, measured=_single_nodes),
+        "1": partial(
+            Relation, holds=_three, wrong=[(("supported", 0), "takes three nodes for thirty")]
         ),
-        "day",
-        Relation(
-            name="1",
-            points=2,
-            holds=_three,
-            wrong=[(("supported", 0), "takes three nodes for thirty")],
-            hints=["Five nodes of a model are the least for an interval between nodes."],
-        ),
-        "2",
-        "3",
-        Relation(
-            name="4",
-            holds=_smallest,
-            wrong=[(0.5, "forgets the threshold of 1 %")],
-            hints=["The whole interval must lie above the threshold: read the table."],
-        ),
-    ],
+        "4": partial(Relation, holds=_smallest, wrong=[(0.5, "forgets the threshold of 1 %")]),
+    },
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from perflib.course.fix.building import shipped
@@ -57,31 +58,21 @@ def _least(answer: Any, benches: Mapping[str, Any]) -> Judged:
     return Judged(1.0, f"{says}; no other saves less as far as the intervals tell")
 
 
-def _prediction(name: str, hint: str) -> Item:
-    return Prediction(name=name, unit="%", measured=_saved, hints=[hint])
-
-
-def _mend(number: str, name: str, *wrong: tuple[str, str]) -> Item:
+def _mend(name: str, *wrong: tuple[str, str]) -> Callable[..., Item]:
     unchanged = shipped(get(name)), "gives the original back"
-    return Relation(
-        name=number,
-        points=2,
-        holds=_mended(name),
-        wrong=[*wrong, unchanged],
-        hints=get(name).hints,
-    )
+    holds, hints = _mended(name), get(name).hints
+    return partial(Relation, holds=holds, wrong=[*wrong, unchanged], hints=hints)
 
 
+_guess = partial(Prediction, measured=_saved)
 _LOCK = ("    pthread_mutex_lock(&formula_lock);\n", "")
 _UNLOCK = ("    pthread_mutex_unlock(&formula_lock);\n", "")
 
 LESSON = Lesson.of(
     "fix_it",
-    items=[
-        "1",
-        _prediction(NAMES[0], "Side by side, two threads need half of the time, at best."),
-        _mend(
-            "2",
+    {
+        NAMES[0]: _guess,
+        "2": _mend(
             NAMES[0],
             (
                 _changed(
@@ -94,10 +85,8 @@ LESSON = Lesson.of(
                 "takes the count away with the lock",
             ),
         ),
-        "3",
-        _prediction(NAMES[1], "A line goes from core to core in some 50 to 100 ns."),
-        _mend(
-            "4",
+        NAMES[1]: _guess,
+        "4": _mend(
             NAMES[1],
             (
                 _changed(NAMES[1], ("&tallies[thread]", "&tallies[0]")),
@@ -108,10 +97,8 @@ LESSON = Lesson.of(
                 "loses the last item",
             ),
         ),
-        "5",
-        _prediction(NAMES[2], "A wait of some ten cycles, in a step of a load's five."),
-        _mend(
-            "6",
+        NAMES[2]: _guess,
+        "6": _mend(
             NAMES[2],
             (
                 _changed(NAMES[2], ("(memory + bytes)", "(memory + bytes + 2048)")),
@@ -128,10 +115,8 @@ LESSON = Lesson.of(
                 "exchanges the two lines: the rank goes to the next event",
             ),
         ),
-        "7",
-        _prediction(NAMES[3], "A walk through page tables costs more than the load itself."),
-        _mend(
-            "8",
+        NAMES[3]: _guess,
+        "8": _mend(
             NAMES[3],
             (
                 _changed(
@@ -152,10 +137,8 @@ LESSON = Lesson.of(
                 "keeps a pointer to the caller's raw data, which is gone later",
             ),
         ),
-        "9",
-        _prediction(NAMES[4], "A mispredicted jump costs some 15 cycles; 16 terms some 20."),
-        _mend(
-            "10",
+        NAMES[4]: _guess,
+        "10": _mend(
             NAMES[4],
             (
                 shipped(get(NAMES[4]), "mended").replace(
@@ -164,12 +147,10 @@ LESSON = Lesson.of(
                 "reads a row that the table does not have, for channels that are not ours",
             ),
         ),
-        Relation(
-            name="11",
+        "11": partial(
+            Relation,
             holds=_least,
             wrong=[("false_sharing", "takes the fault that is easiest to mend for the smallest")],
-            hints=["Compare the intervals of saved_percent, not the times."],
         ),
-        "12",
-    ],
+    },
 )

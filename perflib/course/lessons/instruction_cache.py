@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
@@ -44,31 +45,19 @@ def _lengths(answer: Any, extra: Any = None) -> Judged:
 
 LESSON = Lesson.of(
     "instruction_cache",
-    items=[
-        Prediction(
-            name="call from L2",
-            unit="ns",
-            measured=lambda run: _cost(run, "L1i"),
-            hints=["Eight lines, some 4 ns each; a part of them is fetched ahead."],
-        ),
-        Prediction(
-            name="call from L3",
-            unit="ns",
-            measured=lambda run: _cost(run, "L1i", "L2"),
-            hints=["Eight lines, 10 to 20 ns each; a part of them is fetched ahead."],
-        ),
-        Relation(
-            name="1",
+    {
+        "call from L2": partial(Prediction, measured=lambda run: _cost(run, "L1i")),
+        "call from L3": partial(Prediction, measured=lambda run: _cost(run, "L1i", "L2")),
+        "1": partial(
+            Relation,
             holds=_lengths,
             wrong=[
                 (4096, "takes the cost of a call for the cost of a byte"),
                 (512, "believes that a middle size is worst"),
             ],
-            hints=["Which part of a function can be fetched while another part of it runs?"],
         ),
-        Code(
-            name="2",
-            points=2.0,
+        "2": partial(
+            Code,
             reference=missed_lru,
             cases=places_used,
             always=[(list(range(513)) * 4, 512), (list(range(512)) * 4, 512), ([7], 1)],
@@ -78,11 +67,6 @@ LESSON = Lesson.of(
                     "takes the formula for random accesses in place of the trace",
                 ),
             ],
-            hints=[
-                "Keep the lines in the order of their last use; a hit moves a line to the end.",
-                "Count misses only from the middle of the list on; divide by what is left there.",
-            ],
         ),
-        "3",
-    ],
+    },
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Judged, Relation
@@ -48,30 +49,19 @@ def _same(answer: Any, found: Any) -> Judged:
 
 LESSON = Lesson.of(
     "investigation",
-    items=[
-        Relation(
-            name="headline",
-            points=0.5,
-            holds=_headline,
-            wrong=[("broken", "no verdict: one of the three words")],
-            hints=["One of healthy, cause, undecided."],
+    {
+        "headline": partial(
+            Relation, holds=_headline, wrong=[("broken", "no verdict: one of the three words")]
         ),
-        Relation(
-            name="second step",
-            points=0.5,
+        "second step": partial(
+            Relation,
             holds=_second,
-            hints=["A name of the table of rules."],
             wrong=[("measure again", "says what is done in words, and names no step of the table")],
         ),
-        "1",
-        "2",
-        Relation(
-            name="3",
+        "3": partial(
+            Relation,
             holds=_same,
             wrong=[((False, False), "takes a conclusion for something that is stored")],
-            hints=["Runs are kept, conclusions are derived from them: compare both."],
         ),
-        "4",
-        "5",
-    ],
+    },
 )

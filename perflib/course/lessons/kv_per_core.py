@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Judged, Measured, Prediction, Relation
@@ -93,50 +94,22 @@ def _batches(draw: random.Random) -> tuple[Any, ...]:
 
 LESSON = Lesson.of(
     "kv_per_core",
-    items=[
-        Prediction(
-            name="smallest slowdown",
-            unit="percent",
-            measured=_smallest,
-            hints=["A run sees effects that are larger than half of its interval."],
-        ),
-        Prediction(
-            name="own time",
-            unit="percent",
-            measured=_own_time,
-            hints=["100 % less what other tasks and the hypervisor take."],
-        ),
-        Prediction(
-            name="beside a neighbour",
-            unit="percent",
-            measured=_beside,
-            hints=["Four fifths of the time are left: by which factor does the wall time grow?"],
-        ),
-        Relation(
-            name="1",
+    {
+        "smallest slowdown": partial(Prediction, measured=_smallest),
+        "own time": partial(Prediction, measured=_own_time),
+        "beside a neighbour": partial(Prediction, measured=_beside),
+        "1": partial(
+            Relation,
             holds=_part,
             wrong=[
                 ("own speed", "takes a core that is shared for a slow one"),
                 ("sibling", "takes a task on the same CPU for one on the other hardware thread"),
                 ("hypervisor", "the neighbour is a process of this system: its kernel knows of it"),
             ],
-            hints=[
-                "The neighbour runs on the same CPU: while it runs, the event waits in the queue.",
-                "Which part compares CPU time and run delay?",
-            ],
         ),
-        "2",
-        "3",
-        Prediction(
-            name="large code",
-            unit="percent",
-            measured=_large,
-            hints=["A few percent to some tens, by the sizes of the caches and TLBs."],
-        ),
-        "4",
-        Code(
-            name="5",
-            points=2.0,
+        "large code": partial(Prediction, measured=_large),
+        "5": partial(
+            Code,
             reference=_covers,
             cases=_batches,
             same=_alike,
@@ -148,11 +121,6 @@ LESSON = Lesson.of(
                     "corrects for n - 1, but takes the scatter s for known",
                 ),
             ],
-            hints=[
-                "Draw n normal numbers, many times: is |mean| below 1.96 s/√n, with s from them?",
-                "The ratio of mean and s/√n follows Student's t with n - 1 degrees of freedom.",
-            ],
         ),
-        "6",
-    ],
+    },
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Judged, Measured, Prediction, Relation
@@ -45,22 +46,15 @@ def _largest(answer: Any, run: Any) -> Judged:
 
 LESSON = Lesson.of(
     "layout",
-    items=[
-        Prediction(
-            name="layout alone",
-            unit="percent",
-            measured=_alone,
-            hints=["It is a standard deviation: compare it with speed-ups that you once found."],
-        ),
-        Relation(
-            name="1",
+    {
+        "layout alone": partial(Prediction, measured=_alone),
+        "1": partial(
+            Relation,
             holds=_largest,
             wrong=[("position", "takes a column for a factor"), ("link order", "was not varied")],
-            hints=["run.table('factors') is sorted: the largest difference first."],
         ),
-        Code(
-            name="2",
-            points=2.0,
+        "2": partial(
+            Code,
             reference=_pairs,
             cases=_cases,
             always=[(5.0, 0.5), (0.1, 1.0), (3.0, 0.2)],
@@ -68,8 +62,6 @@ LESSON = Lesson.of(
                 (_not_squared, "half the width takes four times the pairs, not twice"),
                 (_one_deviation, "covers 68 %, not 95 %"),
             ],
-            hints=["The half-width of a mean of n pairs is 1.96 times the scatter over sqrt(n)."],
         ),
-        "3",
-    ],
+    },
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Measured, Prediction, Relation
@@ -59,32 +60,24 @@ def _handovers(run: Any) -> Measured | str:
 
 LESSON = Lesson.of(
     "lines_and_locks",
-    items=[
-        Prediction(
-            name="modified line",
-            unit="times",
+    {
+        "modified line": partial(
+            Prediction,
             measured=latency_ratio("modified load", "local load", "modified load over local load"),
-            hints=["A local line takes about 5 cycles, one from another core 150 to 400."],
         ),
-        Prediction(
-            name="shared write",
-            unit="times",
+        "shared write": partial(
+            Prediction,
             measured=latency_ratio(
                 "shared_here write", "local write", "shared_here write over local write"
             ),
-            hints=["The other core's copy must be invalidated first."],
         ),
-        "1",
-        Relation(
-            name="2",
-            points=2,
+        "2": partial(
+            Relation,
             holds=verdict("forwarded", state="modified", access="load"),
             wrong=[("refuted", "expects that a line goes through memory"), NO_VERDICT],
-            hints=["Is the whole interval of the latency that is saved above the threshold?"],
         ),
-        Code(
-            name="3",
-            points=2,
+        "3": partial(
+            Code,
             reference=_shared_lines,
             cases=_counters,
             always=[
@@ -97,43 +90,30 @@ LESSON = Lesson.of(
                 (_crowded_lines, "counts lines with two counters of one thread, too"),
                 (lambda owners, _: len(owners), "counts counters"),
             ],
-            hints=["Collect the threads of each line; a line counts if it has two or more."],
         ),
-        "4",
-        Prediction(
-            name="own lines",
-            unit="times",
-            measured=_as_fast,
-            hints=["At most as many times as a handover takes of a local write."],
-        ),
-        Relation(
-            name="5",
+        "own lines": partial(Prediction, measured=_as_fast),
+        "5": partial(
+            Relation,
             holds=reads(_as_fast, "times"),
             wrong=[
                 (0.14, "gives the part of the time that is left"),
                 (86, "gives the percent that are saved"),
             ],
-            hints=["If 75 % are saved, 25 % are left: four times as fast."],
         ),
-        Relation(
-            name="6",
-            points=2,
+        "6": partial(
+            Relation,
             holds=reads(_handovers, "%"),
             wrong=[
                 (0.0088, "gives a share of 1, not percent"),
                 (8.8e6, "gives nanoseconds in each second"),
             ],
-            hints=["Nanoseconds of a handover, times 100,000, are nanoseconds in each second."],
         ),
-        Prediction(
-            name="time for the lock",
-            unit="%",
+        "time for the lock": partial(
+            Prediction,
             measured=found("limiting_lock", what="the limiting lock of Initial", version="Initial"),
-            hints=["A thread waits while another one holds it."],
         ),
-        Code(
-            name="7",
-            points=2,
+        "7": partial(
+            Code,
             reference=_bound,
             cases=_shares,
             always=[(0.0, 4), (1.0, 4), (0.5, 1)],
@@ -141,15 +121,11 @@ LESSON = Lesson.of(
                 (lambda share, threads: threads * (1 - share), "scales the speed-up linearly"),
                 (lambda share, _: 1 / share if share else 1.0, "gives the limit of many threads"),
             ],
-            hints=["The serial share stays; the rest is divided among the threads."],
         ),
-        Relation(
-            name="8",
-            points=2,
+        "8": partial(
+            Relation,
             holds=verdict("limiting_lock", version="Final"),
             wrong=[("supported", "takes any waiting for a limit"), NO_VERDICT],
-            hints=["The threshold is 2 % of the threads' time."],
         ),
-        "9",
-    ],
+    },
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Judged, Measured, Prediction, Relation
@@ -45,27 +46,15 @@ def _cause(answer: Any, run: Any, again: Any) -> Judged:
 
 LESSON = Lesson.of(
     "machine",
-    items=[
-        Prediction(
-            name="time lost",
-            unit="percent",
-            measured=_lost,
-            hints=["The timer tick alone takes 0.01 to 0.5 %."],
-        ),
-        "1",
-        "2",
-        Relation(
-            name="3",
-            points=1.0,
+    {
+        "time lost": partial(Prediction, measured=_lost),
+        "3": partial(
+            Relation,
             holds=_cause,
             wrong=[
                 ("interrupt", "does not look at the bins that grew"),
                 ("throttling", "takes a slice of a millisecond for a quota"),
             ],
-            hints=[
-                "The neighbour takes slices of a millisecond: which bins hold gaps so long?",
-                "Was the thread switched out in those gaps? A program of this system does that.",
-            ],
         ),
-    ],
+    },
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -139,30 +140,14 @@ def _lookups(answer: Any, run: Any) -> Judged:
 
 LESSON = Lesson.of(
     "memory_levels",
-    items=[
-        "most pages",
-        Prediction(
-            name="first rise",
-            unit="KiB",
-            measured=found("cache", cache="L1d", what="the end of L1d"),
-            hints=["The size of the first-level data cache."],
+    {
+        "first rise": partial(
+            Prediction, measured=found("cache", cache="L1d", what="the end of L1d")
         ),
-        Prediction(
-            name="TLB rise",
-            unit="KiB",
-            measured=_tlb_rise,
-            hints=["Entries of the first-level data TLB, times 4 KiB; 64 to 96 are usual."],
-        ),
-        Prediction(
-            name="sequential in memory",
-            unit="percent",
-            measured=_sequential,
-            hints=["A prefetcher hides most of it, but memory cannot deliver at any rate."],
-        ),
-        "sibling",
-        Code(
-            name="1",
-            points=2.0,
+        "TLB rise": partial(Prediction, measured=_tlb_rise),
+        "sequential in memory": partial(Prediction, measured=_sequential),
+        "1": partial(
+            Code,
             reference=_cycle_lengths,
             cases=_permutation,
             same=_same_lengths,
@@ -174,44 +159,28 @@ LESSON = Lesson.of(
                     "stops after the cycle through line 0",
                 ),
             ],
-            hints=[
-                "Follow the successors from a line until you are back: that is one cycle.",
-                "Begin again at every line that no cycle has visited yet.",
-            ],
         ),
-        "2",
-        Relation(
-            name="3",
+        "3": partial(
+            Relation,
             holds=_null,
             wrong=[
                 ("refuted", "takes the verdict that is right here for a failure"),
                 ("inconclusive", "takes too few data for a failure of the method"),
             ],
-            hints=["Both halves are the same order. Which verdict would be a false alarm?"],
         ),
-        Relation(
-            name="4",
-            holds=_blind,
-            wrong=[("L3", "names a level that all cores share in any case")],
-            hints=[
-                "Compare latency_cycles with and without, level by level, beside the intervals."
-            ],
+        "4": partial(
+            Relation, holds=_blind, wrong=[("L3", "names a level that all cores share in any case")]
         ),
-        Relation(
-            name="5",
+        "5": partial(
+            Relation,
             holds=_lookups,
             wrong=[
                 ((100, 50, 12.5), "believes that halving the data halves the time"),
                 (50, "gives one number for three sizes"),
             ],
-            hints=[
-                "Follow the curve of 'random' on 4 KiB pages at 48, 24 and 6 MiB.",
-                "Both axes are logarithmic: between marks of 10 and 100 the middle is 32.",
-            ],
         ),
-        Code(
-            name="6",
-            points=2.0,
+        "6": partial(
+            Code,
             reference=_missing,
             cases=_tlb_and_ring,
             always=[(96, 6, 96, 1), (96, 6, 97, 1), (96, 6, 7, 16), (64, 64, 64, 64), (8, 8, 9, 1)],
@@ -229,10 +198,6 @@ LESSON = Lesson.of(
                     "forgets that pages far apart use few of the sets",
                 ),
             ],
-            hints=[
-                "How many pages of the ring belong to each set? Page 0, stride, 2 stride ...",
-                "One page too many in a set: each is evicted just before it comes again.",
-            ],
         ),
-    ],
+    },
 )

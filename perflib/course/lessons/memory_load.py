@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
@@ -59,25 +60,15 @@ def _cases(draw: random.Random) -> tuple[Any, ...]:
 
 LESSON = Lesson.of(
     "memory_load",
-    items=[
-        Prediction(
-            name="rise under load",
-            unit="percent",
-            measured=_rise,
-            hints=["It is compared with idle memory: 100 would be twice as long."],
-        ),
-        Relation(
-            name="1",
+    {
+        "rise under load": partial(Prediction, measured=_rise),
+        "1": partial(
+            Relation,
             holds=_lines,
             wrong=[(0, "no line is on its way"), (1.0, "takes one line for all")],
-            hints=[
-                "Little's law: what is on its way = what arrives per time x how long it takes.",
-                "1 GB/s is 1 byte a ns. A line has 64 bytes.",
-            ],
         ),
-        Code(
-            name="2",
-            points=2.0,
+        "2": partial(
+            Code,
             reference=_moved,
             cases=_cases,
             always=[("copy", 1000), ("triad", 1000)],
@@ -85,11 +76,6 @@ LESSON = Lesson.of(
                 (_counted, "is STREAM's count: the line that a store fetches first is missing"),
                 (_elements, "counts doubles, not bytes"),
             ],
-            hints=[
-                "copy reads one array and writes one; add and triad read two.",
-                "An ordinary store of a part of a line fetches the line first.",
-            ],
         ),
-        "3",
-    ],
+    },
 )

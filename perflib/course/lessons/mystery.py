@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Judged, Prediction, Relation
@@ -41,10 +42,9 @@ def _case(answer: Any, machine: Any) -> Judged:
 
 LESSON = Lesson.of(
     "mystery",
-    items=[
-        Relation(
-            name="plan",
-            points=2,
+    {
+        "plan": partial(
+            Relation,
             holds=_plan,
             wrong=[
                 (dict.fromkeys(_PLAN, "kv_per_core"), "lets one run answer every question"),
@@ -54,31 +54,16 @@ LESSON = Lesson.of(
                 ),
                 ("kv_per_core", "gives no plan"),
             ],
-            hints=[
-                "The last columns of machine.causes say where each is examined.",
-                "Which run sees time that a core does not have? Which one compares functions?",
-            ],
         ),
-        Prediction(
-            name="time taken by others",
-            unit="%",
-            measured=most_taken,
-            hints=["A healthy, idle machine loses less than 1 %."],
-        ),
-        "2",
-        "3",
-        "4",
-        "5",
-        Relation(
-            name="case",
-            points=6,
+        "time taken by others": partial(Prediction, measured=most_taken),
+        "case": partial(
+            Relation,
             holds=_case,
             wrong=[
                 ({"cause": "nothing"}, "gives up, without a limit"),
                 ("thief", "names a cause without place and interval"),
                 ({"cause": "thief", "core": 1}, "misspells a word of the answer"),
             ],
-            hints=["The truth is shown by the cell below: compare it with your runs."],
         ),
-    ],
+    },
 )

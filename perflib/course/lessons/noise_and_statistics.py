@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Measured, Prediction, Relation
@@ -43,18 +44,12 @@ def _share(percent: Any) -> Measured:
 
 LESSON = Lesson.of(
     "noise_and_statistics",
-    items=[
-        Prediction(
-            name="time taken by others",
-            unit="%",
-            measured=found("stolen", what="time in gaps, first core"),
-            hints=["A tick of 250 Hz that takes 4 µs takes 0.1 %."],
+    {
+        "time taken by others": partial(
+            Prediction, measured=found("stolen", what="time in gaps, first core")
         ),
-        "1",
-        "2",
-        Code(
-            name="3",
-            points=2,
+        "3": partial(
+            Code,
             reference=_batch_means,
             cases=_series,
             same=_close,
@@ -63,41 +58,19 @@ LESSON = Lesson.of(
                 (_every_other, "deals the values out: neighbours, which are alike, are separated"),
                 (lambda values, _: [sum(values) / len(values)], "makes one mean of all"),
             ],
-            hints=[
-                "Successive values stand in one batch.",
-                "With 5 values and 2 batches the last value is dropped.",
-            ],
         ),
-        Prediction(
-            name="false alarms",
-            unit="%",
-            measured=_share,
-            hints=["An honest interval of 95 % excludes the truth in 5 % of cases."],
+        "false alarms": partial(Prediction, measured=_share),
+        "difference of cores": partial(
+            Prediction, measured=found("slower", what="the first core beside the others")
         ),
-        Prediction(
-            name="difference of cores",
-            unit="%",
-            measured=found("slower", what="the first core beside the others"),
-            hints=["Two equal cores differ by 0; which interval do you expect?"],
-        ),
-        Relation(
-            name="4",
-            points=2,
+        "4": partial(
+            Relation,
             holds=verdict("slower"),
             wrong=[
                 ("supported", "takes a mean above zero for a slow core"),
                 ("equal", "gives an answer that is no verdict"),
             ],
-            hints=["The threshold is 1 %: compare both ends of the interval with it."],
         ),
-        Prediction(
-            name="time of the thief",
-            unit="%",
-            measured=most_taken,
-            hints=["It has the core for a fifth of the time."],
-        ),
-        "5",
-        "6",
-        "7",
-    ],
+        "time of the thief": partial(Prediction, measured=most_taken),
+    },
 )

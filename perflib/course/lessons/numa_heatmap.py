@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
@@ -86,38 +87,20 @@ def _same_order(cells: int, rounds: int, seed: int) -> list[list[int]]:
 
 LESSON = Lesson.of(
     "numa_heatmap",
-    items=[
-        Prediction(
-            name="classes of distance",
-            unit="classes",
-            measured=_classes,
-            hints=["Count the nodes in the kernel's table; one node makes one class."],
-        ),
-        Prediction(
-            name="memory latency",
-            unit="cycles",
-            measured=_latency,
-            hints=["A load from memory takes about 100 ns; multiply by the clock in GHz."],
-        ),
-        "firmware",
-        Relation(
-            name="1",
-            points=3,
+    {
+        "classes of distance": partial(Prediction, measured=_classes),
+        "memory latency": partial(Prediction, measured=_latency),
+        "1": partial(
+            Relation,
             holds=_read_off,
             wrong=[
                 ((6, 5, 4), "takes a die (two core complexes) for the smallest group"),
                 ((3, 4, 4), "overlooks that 185 and 205 cycles are two classes"),
                 ((3, 5, 1), "takes the neighbouring die for the partner"),
             ],
-            hints=[
-                "The smallest block on the diagonal is the smallest group: count its cores.",
-                "A die has six cores. Its partner, on the other socket, has another colour.",
-            ],
         ),
-        "2",
-        Code(
-            name="3",
-            points=2,
+        "3": partial(
+            Code,
             reference=_visits,
             cases=lambda drawn: (drawn.randint(8, 64), drawn.randint(2, 10), drawn.randint(0, 99)),
             same=_are_rounds,
@@ -126,18 +109,7 @@ LESSON = Lesson.of(
                 (_one_by_one, "visits each cell ten times before the next: drift becomes a row"),
                 (_same_order, "draws one order and repeats it: drift within a round stays"),
             ],
-            hints=[
-                "Return one list a round; each has every cell once.",
-                "One generator for all rounds: drawn.sample(range(cells), cells) is one round.",
-            ],
         ),
-        Prediction(
-            name="random order",
-            unit="percent",
-            measured=_random_order,
-            hints=["A walk takes one to several further loads from memory or a cache."],
-        ),
-        "4",
-        "5",
-    ],
+        "random order": partial(Prediction, measured=_random_order),
+    },
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,27 +43,14 @@ def _median(answer: Any, run: Any) -> Judged:
 
 LESSON = Lesson.of(
     "sensitivity",
-    items=[
-        Prediction(
-            name="traffic",
-            unit="percent",
-            measured=_longer("traffic"),
-            hints=["How much of the bandwidth of memory does one core use, and how much is left?"],
-        ),
-        Prediction(
-            name="pages",
-            unit="percent",
-            measured=_longer("small_pages"),
-            hints=["This triad does not allow huge pages for its arrays."],
-        ),
-        Relation(
-            name="1",
+    {
+        "traffic": partial(Prediction, measured=_longer("traffic")),
+        "pages": partial(Prediction, measured=_longer("small_pages")),
+        "1": partial(
+            Relation,
             holds=_median,
             wrong=[(100.0, "forgets to subtract one"), (-50.0, "divides the wrong way round")],
-            hints=["Divide within each round first; then take the median over rounds."],
         ),
-        "2",
-        "3",
-    ],
+    },
 )
 """The lesson."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
@@ -92,22 +93,13 @@ def _per_1000(answer: Any, run: Any) -> Judged:
 
 LESSON = Lesson.of(
     "simulate",
-    items=[
-        Prediction(
-            name="iTLB misses",
-            unit="times",
-            measured=_ratio("iTLB misses", "32 entries over 128 entries"),
-            hints=["How many pages does the job's code have, and how many of them are hot?"],
+    {
+        "iTLB misses": partial(
+            Prediction, measured=_ratio("iTLB misses", "32 entries over 128 entries")
         ),
-        Prediction(
-            name="L1i misses",
-            unit="times",
-            measured=_ratio("L1i misses", "16 KiB over 32 KiB"),
-            hints=["If all of the hot code fitted into either, it would be once."],
-        ),
-        Code(
-            name="1",
-            points=3.0,
+        "L1i misses": partial(Prediction, measured=_ratio("L1i misses", "16 KiB over 32 KiB")),
+        "1": partial(
+            Code,
             reference=_misses,
             cases=_cases,
             always=[
@@ -120,28 +112,16 @@ LESSON = Lesson.of(
                 (_without_order, "a line that is used stays old"),
                 (_without_sets, "any line may take any place"),
             ],
-            hints=[
-                "A line may only lie in set line % sets.",
-                "On a hit, move the line to the young end of its set.",
-            ],
         ),
-        Relation(
-            name="2",
+        "2": partial(
+            Relation,
             holds=_function,
             wrong=[(_OTHERS, "takes the rest for a function"), ("main", "guesses")],
-            hints=["run.table('functions') is sorted: the most first within a counter."],
         ),
-        Relation(
-            name="3",
-            points=2,
+        "3": partial(
+            Relation,
             holds=_per_1000,
             wrong=[(0.0, "rounds to nothing"), (1e6, "gives the count itself")],
-            hints=[
-                "Sum simulated_count by counter, of one geometry, one round and part == 'caches'.",
-                "Divide by the instructions, and multiply by 1000.",
-            ],
         ),
-        "4",
-        "5",
-    ],
+    },
 )

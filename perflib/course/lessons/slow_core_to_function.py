@@ -6,6 +6,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Judged, Measured, Prediction, Relation
@@ -81,23 +82,17 @@ def _excess(run: Any) -> Measured | str:
 
 LESSON = Lesson.of(
     "slow_core_to_function",
-    items=[
-        Prediction(
-            name="difference of cores",
-            unit="%",
-            measured=found("slower", what="the first core beside the others"),
-            hints=["Two equal cores differ by 0; which interval do you expect?"],
+    {
+        "difference of cores": partial(
+            Prediction, measured=found("slower", what="the first core beside the others")
         ),
-        Relation(
-            name="1",
-            points=2,
+        "1": partial(
+            Relation,
             holds=verdict("slower"),
             wrong=[("supported", "reads the sign of the estimate"), NO_VERDICT],
-            hints=["Compare both ends of the interval with 1 %."],
         ),
-        Code(
-            name="2",
-            points=2,
+        "2": partial(
+            Code,
             reference=_self_shares,
             cases=_stacks,
             same=_same_shares,
@@ -109,38 +104,23 @@ LESSON = Lesson.of(
                     "takes the outermost function",
                 ),
             ],
-            hints=["The function that was running stands last in a stack."],
         ),
-        "3",
-        Relation(
-            name="4",
+        "4": partial(
+            Relation,
             holds=_top,
             wrong=[
                 ("main", "takes total time for own time"),
                 ("kv_step", "takes total time for own time"),
             ],
-            hints=['run.table("flat") is sorted by own samples.'],
         ),
-        "5",
-        Prediction(
-            name="excess of the function",
-            unit="%",
-            measured=_excess,
-            hints=["The job makes one function repeat a part of its work on that core."],
-        ),
-        Relation(
-            name="6",
-            points=2,
+        "excess of the function": partial(Prediction, measured=_excess),
+        "6": partial(
+            Relation,
             holds=_culprit,
             wrong=[
                 ("__cos_fma", "takes the costliest library function for the one that changed"),
                 ("main", "takes total time for own time"),
             ],
-            hints=[
-                "Sort the table of additional time by of_event_percent.",
-                "Only functions that stand out after correction count; otherwise 'none'.",
-            ],
         ),
-        "7",
-    ],
+    },
 )

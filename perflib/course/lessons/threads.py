@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Judged, Measured, Prediction, Relation, number
@@ -97,54 +98,36 @@ def _spinning(answer: Any, run: Any, spinning: Any) -> Judged:
 
 LESSON = Lesson.of(
     "threads",
-    items=[
-        Relation(
-            name="Amdahl",
+    {
+        "Amdahl": partial(
+            Relation,
             holds=_amdahl,
             wrong=[
                 ((3, 3), "forgets that two threads are at most twice as fast"),
                 ((2, 8), "forgets the lock"),
             ],
-            hints=["A lock for a third of each event: at most three events' worth at a time."],
         ),
-        Prediction(
-            name="speed-up",
-            unit="times",
-            measured=_speedup,
-            hints=["Below the number of threads, and below 1/s."],
+        "speed-up": partial(Prediction, measured=_speedup),
+        "gain without the formula's lock": partial(
+            Prediction, measured=found("gain", what="Initial without formula", point="formula")
         ),
-        Prediction(
-            name="gain without the formula's lock",
-            unit="percent",
-            measured=found("gain", what="Initial without formula", point="formula"),
-            hints=["At most the waiting for it, divided by the number of threads."],
-        ),
-        Relation(
-            name="1",
-            points=2,
+        "1": partial(
+            Relation,
             holds=_most_possible,
             wrong=[(1.0, "takes the whole loop for locked"), (1000, "forgets the lock")],
-            hints=["held_s of the longest lock over job_time_s, with one thread; then 1/share."],
         ),
-        Relation(
-            name="2",
+        "2": partial(
+            Relation,
             holds=verdict("limiting_lock"),
             wrong=[("supported", "expects a lock where every point is off"), NO_VERDICT],
-            hints=["Read the finding: 2 % of the threads' time is the threshold."],
         ),
-        Relation(
-            name="3",
+        "3": partial(
+            Relation,
             holds=_grows,
             wrong=[("waiting", "takes standing without a core for waiting for a lock")],
-            hints=["Compare shares of the threads' time, not seconds: there are more threads."],
         ),
-        "more cores",
-        Relation(
-            name="4",
-            points=2,
-            holds=_spinning,
-            wrong=[(("none", "none"), "words that are not asked for")],
-            hints=["Larger or smaller only where the two intervals are apart."],
+        "4": partial(
+            Relation, holds=_spinning, wrong=[(("none", "none"), "words that are not asked for")]
         ),
-    ],
+    },
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Judged, Measured, Prediction, Relation
@@ -79,11 +80,9 @@ def _limiting(answer: Any, run: Any) -> Judged:
 
 LESSON = Lesson.of(
     "threads_waiting",
-    items=[
-        "1",
-        Code(
-            name="2",
-            points=2,
+    {
+        "2": partial(
+            Code,
             reference=_most,
             cases=_share,
             always=[(0.0, 8), (1.0, 8), (0.5, 2), (0.25, 8)],
@@ -91,59 +90,35 @@ LESSON = Lesson.of(
                 (_amdahl, "nobody works while the lock is held: that is a serial phase"),
                 (lambda share, _: 1 / share if share else math.inf, "forgets how many threads"),
             ],
-            hints=[
-                "In the time of one event, the lock passes at most 1/share events.",
-                "So many threads do at most so many times the work of one.",
-            ],
         ),
-        Prediction(
-            name="speed-up",
-            unit="times",
-            measured=_speedup,
-            hints=["At most the number of threads; less, because threads meet at the locks."],
-        ),
-        Prediction(
-            name="gain without formula",
-            unit="%",
+        "speed-up": partial(Prediction, measured=_speedup),
+        "gain without formula": partial(
+            Prediction,
             measured=found("gain", version=_VERSION, point="formula", what="the measured gain"),
-            hints=[
-                "At most what threads wait for formula_lock: how often do two of them meet there?"
-            ],
         ),
-        Relation(
-            name="3",
-            points=2,
+        "3": partial(
+            Relation,
             holds=reads(_held, "%"),
             wrong=[
                 (0.5, "gives a share of 1 in place of percent"),
                 (5000, "gives the time that the lock is held, in some unit"),
             ],
-            hints=["The table `held` has each lock's share of the loop, in percent."],
         ),
-        Relation(
-            name="4",
-            points=2,
+        "4": partial(
+            Relation,
             holds=_limiting,
             wrong=[
                 ("interface_lock", "names the lock that is taken most often, not the waited for"),
                 ("correct_jets", "names a function that waits, not what it waits for"),
             ],
-            hints=[
-                "The finding `Initial limiting lock` names it, if its verdict is 'supported'.",
-                "'refuted' means none, 'inconclusive' means open.",
-            ],
         ),
-        Relation(
-            name="5",
-            points=2,
+        "5": partial(
+            Relation,
             holds=verdict("waits_agree", version=_VERSION),
             wrong=[NO_VERDICT, ("refuted", "takes any difference for a disagreement")],
-            hints=["Look for the whole interval below the 5 % of the claim."],
         ),
-        "6",
-        Code(
-            name="7",
-            points=2,
+        "7": partial(
+            Code,
             reference=_bound_percent,
             cases=_waits,
             always=[(0.0, 2, 1.0), (1.0, 2, 1.0), (3.0, 8, 2.0)],
@@ -151,42 +126,25 @@ LESSON = Lesson.of(
                 (lambda waiting_s, _, loop_s: 100 * waiting_s / loop_s, "forgets the threads"),
                 (lambda waiting_s, threads, loop_s: waiting_s / threads / loop_s, "no percent"),
             ],
-            hints=[
-                "The waits are summed over all threads; they wait side by side.",
-                "The loop is shorter by the time that each thread no longer waits.",
-            ],
         ),
-        Relation(
-            name="8",
-            points=2,
+        "8": partial(
+            Relation,
             holds=verdict("gain", version=_VERSION, point="formula"),
             wrong=[
                 ("refuted", "compares the interval's lower end with nothing"),
                 ("faster", "gives an answer that is no verdict"),
             ],
-            hints=["'supported' means: the whole interval lies above 2 %."],
         ),
-        "9",
-        Relation(
-            name="10",
-            points=2,
+        "10": partial(
+            Relation,
             holds=verdict("limiting_lock"),
             wrong=[("supported", "expects an effect in a run without any"), NO_VERDICT],
-            hints=["The claim is that a lock limits the job. This job has no lock."],
         ),
-        Prediction(
-            name="run-queue delay",
-            unit="%",
-            measured=found("run_queue_delay", what="without a core and without a lock"),
-            hints=["Four threads share a core: for which share of its time is each without it?"],
+        "run-queue delay": partial(
+            Prediction, measured=found("run_queue_delay", what="without a core and without a lock")
         ),
-        "11",
-        Prediction(
-            name="concurrency above speed-up",
-            unit="%",
-            measured=found("predicts", what="spinning: concurrency above the speed-up"),
-            hints=["A thread that spins runs. By how much does it make the job faster?"],
+        "concurrency above speed-up": partial(
+            Prediction, measured=found("predicts", what="spinning: concurrency above the speed-up")
         ),
-        "12",
-    ],
+    },
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 
 from perflib.course.items import Code, Prediction, Relation
 from perflib.course.lesson import Lesson
@@ -62,10 +63,9 @@ def _addresses(drawn: random.Random) -> tuple[list[int], int]:
 
 LESSON = Lesson.of(
     "tlbs_and_huge_pages",
-    items=[
-        Code(
-            name="1",
-            points=2,
+    {
+        "1": partial(
+            Code,
             reference=_missed,
             cases=_trace,
             always=[([], 4), ([1, 1, 1], 1), ([0, 1, 2, 0, 1, 2], 2), ([0, 1, 0, 2, 0, 1], 2)],
@@ -73,55 +73,25 @@ LESSON = Lesson.of(
                 (_missed_fifo, "replaces the oldest entry, not the least recently used one"),
                 (lambda pages, _: len(set(pages)), "counts each page's first visit only"),
             ],
-            hints=[
-                "Keep the pages that are held in order of their last use.",
-                "A hit also changes the order: the page moves to the end.",
-            ],
         ),
-        "2",
-        Prediction(
-            name="iTLB reach",
-            unit="KiB",
-            measured=_KNEE,
-            hints=["Multiply the entries of a level by 4 KiB."],
-        ),
-        Prediction(
-            name="huge against small",
-            unit="%",
-            measured=_HUGE,
-            hints=["100 % means: huge pages save nothing. What does the host put behind them?"],
-        ),
-        Relation(
-            name="3",
-            points=2,
+        "iTLB reach": partial(Prediction, measured=_KNEE),
+        "huge against small": partial(Prediction, measured=_HUGE),
+        "3": partial(
+            Relation,
             holds=reads(_ENTRIES, "entries"),
             wrong=[
                 (1e9, "gives the knee in bytes"),
                 (1, "divides by 2 MiB, the size of a huge page"),
             ],
-            hints=["The ring visits one jump in each page of 4 KiB.", "Divide the knee by 4 KiB."],
         ),
-        "4",
-        Relation(
-            name="5",
-            points=2,
+        "5": partial(
+            Relation,
             holds=verdict("huge_pages"),
             wrong=[("supported", "believes smaps, which shows the guest's pages only"), NO_VERDICT],
-            hints=[
-                "'supported' means: a load through many huge pages is cheaper than on small ones.",
-                "Look at the interval: does it contain 100 %?",
-            ],
         ),
-        "6",
-        Prediction(
-            name="random loads",
-            unit="%",
-            measured=_TLB,
-            hints=["A walk takes some 20 to 100 cycles; what does the load itself take?"],
-        ),
-        Code(
-            name="7",
-            points=2,
+        "random loads": partial(Prediction, measured=_TLB),
+        "7": partial(
+            Code,
             reference=_touched,
             cases=_addresses,
             always=[([], 4096), ([0, 4095, 4096], 4096), ([8192, 0], 4096)],
@@ -129,8 +99,6 @@ LESSON = Lesson.of(
                 (_touched_by_size, "takes the extent for the pages that are touched"),
                 (lambda addresses, _: len(addresses), "counts nodes, not pages"),
             ],
-            hints=["Two addresses lie in one page if they agree after division by its size."],
         ),
-        "8",
-    ],
+    },
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Judged, Measured, Prediction, Relation, number
@@ -29,21 +30,8 @@ def _excluded(answer: Any, pair: Any) -> Judged:
 
 LESSON = Lesson.of(
     "virtual_machine",
-    items=[
-        Prediction(
-            name="own speed",
-            unit="percent",
-            measured=_part("own speed"),
-            hints=["A TLB hit costs a guest nothing; this program has little data and code."],
-        ),
-        "sold twice",
-        Relation(
-            name="1",
-            holds=_excluded,
-            hints=["Count the rows whose low and high end have the same sign."],
-            wrong=[(-1, "counts what cannot be counted")],
-        ),
-        "2",
-        "3",
-    ],
+    {
+        "own speed": partial(Prediction, measured=_part("own speed")),
+        "1": partial(Relation, holds=_excluded, wrong=[(-1, "counts what cannot be counted")]),
+    },
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from functools import partial
 from typing import Any
 
 from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
@@ -68,40 +69,23 @@ def _half(answer: Any, run: Any) -> Judged:
 
 LESSON = Lesson.of(
     "what_if",
-    items=[
-        Prediction(
-            name="faster lock",
-            unit="percent",
-            measured=_gain("formula_lock", _HALF),
-            hints=["Two threads, and the lock is taken nearly always: what limits the job?"],
-        ),
-        Prediction(
-            name="faster output_pack",
-            unit="percent",
-            measured=_gain("output_pack", 75.0),
-            hints=["Who has to wait for the lock longer, if this is done sooner?"],
-        ),
-        Code(
-            name="1",
+    {
+        "faster lock": partial(Prediction, measured=_gain("formula_lock", _HALF)),
+        "faster output_pack": partial(Prediction, measured=_gain("output_pack", 75.0)),
+        "1": partial(
+            Code,
             reference=_event_time,
             cases=_cases,
             wrong=[
                 (_without_lock, "forgets that the lock serves one at a time"),
                 (_without_threads, "brings one event after the other"),
             ],
-            hints=[
-                "The lock serves one thread at a time: an event in s at best.",
-                "Each thread works p + s for an event of its own.",
-            ],
         ),
-        Relation(
-            name="2",
+        "2": partial(
+            Relation,
             holds=_half,
             wrong=[(-50.0, "divides the wrong way round"), (1000.0, "guesses")],
-            hints=["job_s - delay_s, of trials with way virtual, over those with way control."],
         ),
-        "3",
-        "4",
-    ],
+    },
 )
 """The lesson."""
