@@ -1,7 +1,8 @@
 """What an experiment is, and the one way in which every interface runs it.
 
 An experiment is a folder. Its ``__init__`` declares what it is (parameters, columns, claims) and
-imports nothing heavy; its modules do the work, by names that are the same in every folder:
+imports nothing heavy; ``about.toml`` has what a reader sees of it (title, question, tables,
+figures) and its presets; its modules do the work, by names that are the same in every folder:
 
 ``measure``
     ``plan(params)``, ``pilot(params, plan)`` where the plan needs one, ``take(params, session)``.
@@ -23,9 +24,11 @@ import math
 import platform
 import sys
 import threading
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from perflib.framework.params import Params as AnyParams
@@ -137,6 +140,16 @@ class Experiment:
     same_work: ClassVar[tuple[str, ...] | None] = None
     # Columns and parameters that were called otherwise in runs of an earlier schema.
     renamed: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls, about: str = "") -> None:
+        """Take title, question, tables, plots and presets from ``about.toml``.
+
+        ``about``: the path of the Python file next to it, ``__file__``.
+        """
+        if about:
+            text = Path(about).with_name("about.toml").read_text(encoding="utf-8")
+            for name, value in tomllib.loads(text).items():
+                setattr(cls, name, value)
 
     # --- what each experiment's modules do ------------------------------------------------------
 

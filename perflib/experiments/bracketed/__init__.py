@@ -43,12 +43,10 @@ class BracketedParams(Params):
         return self
 
 
-class Bracketed(Experiment):
+class Bracketed(Experiment, about=__file__):
     """Pieces of a program in turns, each sample between probes."""
 
     name = "bracketed"
-    title = "Samples between probes, in any program"
-    question = "Which of these pieces of my program takes longer, on a core of its own?"
     notebook = "20_bracketed"
     Params = BracketedParams
     live_rounds = 1
@@ -71,19 +69,6 @@ class Bracketed(Experiment):
         *BRACKET_COLUMNS,
         ok("it is not to be used"),
     )
-    tables = {
-        "pieces": "what each piece takes, how much longer than the reference, and how often its "
-        "core was alone",
-        "samples": "each sample: when it was, its time, and whether it counts",
-    }
-    plots = {
-        "pieces": "how much longer each piece takes than the reference",
-        "samples": "the times of all samples, those that count and the others",
-    }
-    presets = {
-        "quick": {"budget_s": 10.0},
-        "full": {"budget_s": 600.0, "precision_percent": 0.1},
-    }
 
     def _steps(self) -> Steps[BracketedParams]:
         from perflib.experiments.bracketed import analyse, measure

@@ -20,18 +20,11 @@ from perflib.framework.schema import START, Column, key, ok
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TABLES", "CodeParams", "CodeSweep", "Sizes"]
+__all__ = ["CodeParams", "CodeSweep", "Sizes"]
 
 Sizes = Items[Annotated[int, Field(ge=4, le=65536)]]
 
 _IN_SHARES = "those of a trial, in equal shares for its samples"
-
-TABLES = {
-    "page_ratio": "extra time on 4 KiB pages over each kind of 2 MiB pages, at each size",
-    "core_difference": "slowdown of each core compared with the others, at each size",
-    "page_control": "time of a load through few and through many pages, on each kind of pages",
-    "backings": "samples on each kind of pages, and why another is not available",
-}
 
 
 class CodeParams(Params):

@@ -250,7 +250,7 @@ def split_finding(alone: Knees, sizes: Floats, shared: Floats) -> Finding:
 def shared_tables(
     run: Run, table: CodeTable, pattern: str
 ) -> dict[str, Callable[[], pd.DataFrame]]:
-    """The derived tables that both experiments have; see ``TABLES``."""
+    """The derived tables that both experiments have."""
     made: dict[str, Callable[[], pd.DataFrame]] = {
         "page_control": PageControl.of(run).table,
         "backings": lambda: frames.backings(run),

@@ -82,12 +82,10 @@ class ContentionParams(Params):
         return [kind for kind in KINDS if kind in wanted]
 
 
-class Contention(Experiment):
+class Contention(Experiment, about=__file__):
     """Counters and locks by number and distance of cores: false sharing, atomics, five locks."""
 
     name = "contention"
-    title = "Contended lines: false sharing, atomics, locks"
-    question = "What does it cost cores to share a line, a counter or a lock, and who gets less?"
     notebook = "19_contention"
     Params = ContentionParams
     live_rounds = 2
@@ -114,20 +112,6 @@ class Contention(Experiment):
         Column("ok", "boolean", "", "false: its conditions were not in force, or the counters were "
                "wrong; it is not used"),
     )  # fmt: skip
-    tables = {
-        "cost": "what an operation takes, by kind and cores, with intervals; what it adds to that "
-        "of one core, and to that on lines of one's own",
-        "shares": "of all cores at once, what each gets of an even share",
-    }
-    plots = {
-        "cost": "time that an operation takes a core: alone, and while others contend",
-        "scaling": "operations per second of all cores, by their number",
-        "shares": "what each core gets of an even share of each lock",
-    }
-    presets = {
-        "quick": {"budget_s": 12.0},
-        "full": {"budget_s": 300.0, "cores": "all", "precision_percent": 0.3},
-    }
 
     def _steps(self) -> Steps[ContentionParams]:
         from perflib.experiments.contention import analyse, measure

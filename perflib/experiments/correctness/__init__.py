@@ -70,12 +70,10 @@ class CorrectnessParams(Params):
         return [one for one in STATES if self.states == ["all"] or one in self.states]
 
 
-class Correctness(Experiment):
+class Correctness(Experiment, about=__file__):
     """Every core computes what is known, class by class, in several states."""
 
     name = "correctness"
-    title = "Correctness: does every core compute right?"
-    question = "Does every core compute correctly, and how sure is that?"
     notebook = "22_correctness"
     Params = CorrectnessParams
     live_rounds = 1
@@ -105,14 +103,6 @@ class Correctness(Experiment):
         Column("start_ns", "integer", "ns", "when it began, on one clock for the whole run"),
         ok("its thread migrated"),
     )  # fmt: skip
-    tables = {
-        "limits": "of each core and class how many results were compared, how many were wrong, "
-        "and at most how often they are",
-        "states": "the same of each core and state",
-        "wrong": "every sample with wrong results: where, expected, found, which bits",
-    }
-    plots = {"limits": "how rare wrong results are at least, by core and class"}
-    presets = {"quick": {"budget_s": 20.0}, "full": {"budget_s": 600.0, "cores": "all"}}
 
     def _steps(self) -> Steps[CorrectnessParams]:
         from perflib.experiments.correctness import analyse, measure

@@ -79,12 +79,10 @@ class CountersParams(JobParams):
         return self
 
 
-class Counters(Experiment):
+class Counters(Experiment, about=__file__):
     """One job counted in every way, with one and more jobs on the machine."""
 
     name = "counters"
-    title = "Counters: accuracy and cost"
-    question = "How far can multiplexed or sampled counters be trusted, and what do they cost?"
     notebook = "03_counters"
     Params = CountersParams
     columns = (
@@ -125,26 +123,8 @@ class Counters(Experiment):
         Column("start_ns", "integer", "ns", "when the slice began, on CLOCK_MONOTONIC"),
         *(column for column in BRACKET_COLUMNS if column.name != "cpu_time_ns"),
     )
-    presets = {
-        "quick": {"budget_s": 40.0, "job_ms": 200.0, "period_ms": 10.0, "jobs": [1, 3]},
-        "full": {"budget_s": 900.0, "cores": "all", "job_ms": 2000.0, "precision_percent": 0.2},
-    }
 
     claims = (MISCOUNTS, COSTS, MISSES)
-    tables = {
-        "errors": "each event's average error in each mode, beside the run-to-run scatter",
-        "costs": "what each mode costs the job, in CPU time and in wall time",
-        "missed": "readings and samples that were due and not taken",
-        "over_time": "one job's readings in each mode, with the rate of each event",
-        "not_counted": "the sets that this machine does not count, and why",
-        "ratios": "ratios of the counts of one set at a time",
-        "beside_published": "our errors and those of Jurga 2006, by the same formula",
-    }
-    plots = {
-        "errors": "errors by event and mode beside the run-to-run scatter",
-        "costs": "what each mode costs the job",
-        "over_time": "rates of one job's events over time, and what a multiplexed set sees",
-    }
     published_table = "perfctr_sampling_accuracy"
     renamed = {"got": "obtained"}
 

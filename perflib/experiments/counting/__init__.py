@@ -73,12 +73,10 @@ class CountParams(Params):
         return self
 
 
-class Count(Experiment):
+class Count(Experiment, about=__file__):
     """Counts over time."""
 
     name = "count"
-    title = "Counts over time"
-    question = "How often does what happen in a job or on a machine, and when?"
     notebook = "14_count"
     Params = CountParams
     live_rounds = 0
@@ -98,21 +96,7 @@ class Count(Experiment):
                True, most=1e30),
         Column("all_ns", "number", "ns", "how long it should have been", True, most=1e30),
     )  # fmt: skip
-    presets = {
-        "quick": {"budget_s": 10.0},
-        "full": {"budget_s": 3600.0, "every_s": 1.0},
-    }
     claims = CLAIMS
-    tables = {
-        "totals": "each event's count, its rate with an interval, and how complete it is",
-        "series": "rates over time",
-        "ratios": "derived ratios of counts that were on together",
-        "topdown": "where the slots of the pipeline go, as far as it was counted",
-    }
-    plots = {
-        "series": "rates over time of the events that vary most",
-        "totals": "how complete each count is",
-    }
 
     def _steps(self) -> Steps[CountParams]:
         from perflib.experiments.counting import analyse, measure

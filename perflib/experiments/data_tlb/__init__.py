@@ -111,19 +111,13 @@ class DataTlbParams(Params):
         return self
 
 
-class DataTlb(Experiment):
+class DataTlb(Experiment, about=__file__):
     """Dependent loads, one line a page, next to as many lines on few pages."""
 
     name = "data_tlb"
-    title = "The data TLBs: entries"
-    question = "How many pages do the data TLBs hold, what does a miss cost, and does CPUID agree?"
     notebook = "06_memory_levels"
     Params = DataTlbParams
     placed_by_line = True
-    presets = {
-        "quick": {"budget_s": 20.0},
-        "full": {"budget_s": 300.0, "cores": "groups", "precision_percent": 0.2},
-    }
     columns = (
         key("round", "integer", "number of the round; both kinds of lines are compared within"),
         key("cpu", "integer", "the core that loads, and touched the pages first"),
@@ -154,17 +148,6 @@ class DataTlb(Experiment):
         ok("its pages or core were not what they should be"),
     )
     claims = (FIRST, SECOND, WAYS, HUGE_PAGES)
-    tables = {
-        "loads": "time of a load through lines of many and of few pages, and what many cost",
-        "knees": "where loads begin to take longer, where half of that has come, and what it costs",
-        "ways": "how many pages fit the first level if their numbers are so far apart",
-        "entries": "entries of the data TLBs: reported, or published, by level and size of pages",
-        "page_control": "time of a load through few and through many pages, on each kind of pages",
-    }
-    plots = {
-        "loads": "time of a load against the number of pages, and the knees",
-        "ways": "the same for pages whose numbers are far apart",
-    }
 
     def published(self) -> pd.DataFrame:
         """Entries and ways of the TLBs that serve loads, by microarchitecture, with their source.

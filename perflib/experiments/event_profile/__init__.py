@@ -166,12 +166,10 @@ class EventParams(JobParams):
             raise ValueError(str(error)) from None
 
 
-class EventProfile(Experiment):
+class EventProfile(Experiment, about=__file__):
     """The profile of one event on every core, compared."""
 
     name = "event_profile"
-    title = "Profile one event"
-    question = "Which functions take the additional time of an event on a slower core?"
     notebook = "02_event_profile"
     Params = EventParams
     columns = (
@@ -226,34 +224,8 @@ class EventProfile(Experiment):
         Column("slice_start_ns", "integer", "ns", "when the slice began, on CLOCK_MONOTONIC"),
         *BRACKET_COLUMNS,
     )
-    presets = {
-        "quick": {"budget_s": 40.0, "event_ms": 800.0, "frequency_hz": 4000},
-        "full": {"budget_s": 600.0, "cores": "all", "precision_percent": 0.3, "code_kib": 2048},
-    }
 
     claims = CLAIMS
-    tables = {
-        "profile": "the samples as profiles of the event, copies of functions as one",
-        "flat": "samples in each function itself, and with what it called",
-        "modules": "time by program and library, then by function in each",
-        "trials": "how long each event took, how much of it was missed, how many samples it has",
-        "additional_time_{core}": "what each function takes more there than on the reference core",
-        "cost_{core}": "what each function costs there and on the reference core",
-        "instructions_{core}": "of functions that stand out there, each instruction's share of "
-        "the function's samples on both cores",
-        "cost": "each function's share, where all samples are of one core",
-        "entry": "samples on each function's first instructions, against an even spread",
-        "time_line": "when the samples of the first event were taken",
-    }
-    plots = {
-        "modules": "time by program and library, then by function in each",
-        "additional_time_{core}": "additional time of the functions beside the common slowdown's",
-        "cost_{core}": "what the costliest functions cost, core beside core",
-        "instructions_{core}": "instructions of functions that stand out, core beside core",
-        "cost": "what the costliest functions cost, where all samples are of one core",
-        "entry": "samples on each function's first instructions, against an even spread",
-        "time_line": "when the samples of the first event were taken",
-    }
     published_table = "kv_additional_cycles"
     renamed = {"dearer_core": "costlier_core"}
 

@@ -58,12 +58,10 @@ class KvParams(JobParams):
     )
 
 
-class KvPerCore(Experiment):
+class KvPerCore(Experiment, about=__file__):
     """A detector simulation timed on every core."""
 
     name = "kv_per_core"
-    title = "KV per core"
-    question = "Is any core slower than the others, by how much, and is it the core's own fault?"
     notebook = "01_kv_per_core"
     Params = KvParams
     columns = (
@@ -95,32 +93,8 @@ class KvPerCore(Experiment):
         ),
         *RESULTS,
     )
-    presets = {
-        "quick": {"budget_s": 40.0},
-        "full": {
-            "budget_s": 900.0,
-            "cores": "all",
-            "precision_percent": 0.2,
-            "code_kib": 2048,
-            "slice_us": 500.0,
-        },
-    }
 
     claims = CLAIMS
-    tables = {
-        "cores": "each core's slowdown and share of interference, with intervals",
-        "seconds_per_event": "mean time of an event on each core, with its interval",
-        "event_by_event": "each event's cost, and its slowdown on each core",
-        "drift": "each trial's time against what its events cost",
-        "parts": "each core's time as a product: own speed, clock, interrupts, sibling, other "
-        "tasks, hypervisor",
-    }
-    plots = {
-        "parts": "where each core's time goes, as stacked parts",
-        "seconds_per_event": "mean time per event on each core",
-        "event_by_event": "each event's slowdown against what it costs",
-        "drift": "the cores' times over the run, trial by trial, and their distribution",
-    }
     same_work = ("event",)
     published_table = "kv_haswell"
     renamed = {"turn_ms": "trial_ms", "disturbed_percent": "interference_percent"}

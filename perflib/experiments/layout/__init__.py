@@ -155,12 +155,10 @@ class LayoutParams(Params):
         return self
 
 
-class Layout(Experiment):
+class Layout(Experiment, about=__file__):
     """A program in random layouts, each of them twice; or two builds of it in the same ones."""
 
     name = "layout"
-    title = "Layout: what should not matter"
-    question = "Does a program's time depend on its environment, addresses, allocator or core?"
     notebook = "17_layout"
     Params = LayoutParams
     live_rounds = 2
@@ -205,32 +203,6 @@ class Layout(Experiment):
         Column("start_ns", "integer", "ns", "when the trial began"),
         ok("its conditions were not in force"),
     )
-    tables = {
-        "factors": "the largest difference between two levels of each factor, the test of all "
-        "factors together, and each factor's share of the variance",
-        "levels": "the program's time on each level, compared with the mean",
-        "layouts": "each layout that was started twice: its two times",
-        "builds": "both builds in each layout, compared",
-        "functions": "both builds by function: each one's share of the difference, what became of "
-        "it, and whether its code is the same",
-        "libraries": "the same by program and library",
-        "lines": "the same by source line, as the first build numbers them; '+': new",
-        "counters": "what was counted, or simulated, by how strongly it goes with the time over "
-        "layouts",
-        "simulated": "simulated 4K aliases and instruction-TLB misses of each layout",
-    }
-    plots = {
-        "factors": "the largest difference of each factor, and the levels",
-        "layouts": "times by layout: what layout alone does, and the scatter of starts",
-        "builds": "the difference of two builds, layout by layout",
-        "functions": "where the second build takes longer, or less, function by function",
-        "flame": "the second build's stacks, coloured where a function's difference stands out",
-        "counters": "how strongly each counter goes with the time over layouts",
-    }
-    presets = {
-        "quick": {"budget_s": 45.0},
-        "full": {"budget_s": 1800.0, "precision_percent": 0.2},
-    }
 
     def _steps(self) -> Steps[LayoutParams]:
         from perflib.experiments.layout import analyse, measure

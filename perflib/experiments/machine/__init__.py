@@ -27,12 +27,10 @@ class NoiseParams(Params):
     )
 
 
-class MachineNoise(Experiment):
+class MachineNoise(Experiment, about=__file__):
     """Spin on each core in turn and read the clock: what is missing, somebody else had."""
 
     name = "machine"
-    title = "The machine and its noise"
-    question = "What is this computer, and who else uses its cores?"
     notebook = "00_machine"
     Params = NoiseParams
     columns = (
@@ -50,17 +48,7 @@ class MachineNoise(Experiment):
         Column("gap_ns", "integer", "ns", "their summed length", True, "measured", least=0),
         Column("switched_gaps", "integer", "", "those in which the thread was switched out"),
     )
-    presets = {
-        "quick": {"budget_s": 10.0},
-        "full": {"budget_s": 120.0, "cores": "all"},
-    }
     claims = (STOLEN,)
-    tables = {
-        "gaps": "gaps a second by length, on each core",
-        "worst_gaps": "the lengths of gap by which each core loses most, and their likely cause",
-        "stolen": "the share of each trial's time that others took",
-    }
-    plots = {"gaps": "gaps a second by length, on each core"}
 
     def _steps(self) -> Steps[NoiseParams]:
         from perflib.experiments.machine import analyse, measure

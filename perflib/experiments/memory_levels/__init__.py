@@ -96,26 +96,14 @@ class MemoryLevelsParams(Params):
         return self
 
 
-class MemoryLevels(Experiment):
+class MemoryLevels(Experiment, about=__file__):
     """Dependent loads through arrays of all sizes, in several orders, on small and huge pages."""
 
     name = "memory_levels"
-    title = "Memory: its levels"
-    question = "What does a load cost at each level of memory, and do the levels end as claimed?"
     notebook = "06_memory_levels"
     Params = MemoryLevelsParams
     live_rounds = 1
     placed_by_line = True
-    presets = {
-        "quick": {"budget_s": 28.0},
-        "full": {
-            "budget_s": 900.0,
-            "cores": "groups",
-            "orders": list(ORDERS),
-            "sizes_per_doubling": 4,
-            "precision_percent": 0.2,
-        },
-    }
     columns = (
         key("round", "integer", "number of the round; configurations are compared within"),
         key("cpu", "integer", "the core that loads, and touched the pages first"),
@@ -141,19 +129,6 @@ class MemoryLevels(Experiment):
         ok("its pages, node or core were not what they should be"),
     )
     claims = CLAIMS
-    tables = {
-        "levels": "each level that is claimed or found: its size, and what a load from it takes",
-        "latency": "latency against the size of the array, in each order and on each backing",
-        "ratios": "one order or backing over another at each size, within rounds",
-        "core_difference": "slowdown of each core compared with the others, at each size",
-        "repeats": "how far the median of a trial's repeats lies above their minimum",
-        "page_control": "time of a load through few and through many pages, on each kind of pages",
-    }
-    plots = {
-        "latency": "latency against the size of the array, and the levels found",
-        "ratios": "one order or backing over another, against the size of the array",
-        "core_difference": "how much slower each core is than the others, at each size",
-    }
     published_table = "microbench_latency"
     renamed = {"turn_ms": "trial_ms"}
 

@@ -90,12 +90,10 @@ class MemoryLoadParams(Params):
         return [kind for kind in KINDS if kind in self.kinds or self.kinds == ["all"]]
 
 
-class MemoryLoad(Experiment):
+class MemoryLoad(Experiment, about=__file__):
     """Latency of memory while other cores load it, and the bandwidth of cores and nodes."""
 
     name = "memory_load"
-    title = "Memory: under load"
-    question = "What does a load from memory cost while others use it, and how much can they move?"
     notebook = "18_memory_load"
     Params = MemoryLoadParams
     live_rounds = 2
@@ -131,23 +129,6 @@ class MemoryLoad(Experiment):
         Column("ok", "boolean", "", "false: its conditions were not in force, or what was moved "
                "was wrong; it is not used"),
     )  # fmt: skip
-    tables = {
-        "curve": "latency and bandwidth at each rate, with intervals, and how much latency rose",
-        "summary": "idle latency, latency at the highest rate, the most that was moved, the knee",
-        "bandwidth": "what each core alone, and all of a node, move from the memory of each node",
-    }
-    plots = {
-        "curve": "latency of a load against the bandwidth that other cores use",
-        "bandwidth": "bandwidth of each core alone and of all together, by what they do",
-    }
-    presets = {
-        "quick": {"budget_s": 18.0, "rates": [20, 40, 60, 80]},
-        "full": {
-            "budget_s": 600.0,
-            "rates": [5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95],
-            "precision_percent": 0.2,
-        },
-    }
 
     def _steps(self) -> Steps[MemoryLoadParams]:
         from perflib.experiments.memory_load import analyse, measure

@@ -79,12 +79,10 @@ class SensitivityParams(Params):
         return self
 
 
-class Sensitivity(Experiment):
+class Sensitivity(Experiment, about=__file__):
     """A job next to a competitor that takes one thing from it, dose by dose."""
 
     name = "sensitivity"
-    title = "Sensitivity: what a job is bound by"
-    question = "What does a job wait for: memory bandwidth, cache, translations, or its core?"
     notebook = "21_sensitivity"
     Params = SensitivityParams
     live_rounds = 2
@@ -117,21 +115,6 @@ class Sensitivity(Experiment):
         Column("start_ns", "integer", "ns", "when the trial began"),
         ok("the dose was not in force all the time, or the output changed"),
     )  # fmt: skip
-    tables = {
-        "doses": "how much longer the job takes at each dose, the control job, and our own job "
-        "that is known to respond",
-        "slopes": "by how much longer the job takes for each GB/s and MiB",
-    }
-    plots = {"doses": "how much longer the job takes against each dose"}
-    presets = {
-        "quick": {"budget_s": 120.0},
-        "full": {
-            "budget_s": 900.0,
-            "precision_percent": 0.3,
-            "traffic": [25, 50, 75, 100],
-            "occupied": [12.5, 25, 50, 75, 100],
-        },
-    }
 
     def _steps(self) -> Steps[SensitivityParams]:
         from perflib.experiments.sensitivity import analyse, measure

@@ -69,12 +69,10 @@ class SimulateParams(Params):
         return self
 
 
-class Simulate(Experiment):
+class Simulate(Experiment, about=__file__):
     """A program under cachegrind, with the caches and TLBs of one machine or of several."""
 
     name = "simulate"
-    title = "Simulated misses of caches and TLBs"
-    question = "Which functions of a program miss the caches and TLBs, here or on another machine?"
     notebook = "16_simulate"
     Params = SimulateParams
     live_rounds = 1
@@ -112,22 +110,7 @@ class Simulate(Experiment):
         Column("bytes", "text", "", "those of a line that it touches or writes"),
         Column("tool", "text", "", "the simulator and its version"),
     )
-    presets = {
-        "quick": {"budget_s": 60.0, "events": 1},
-        "full": {"budget_s": 1800.0, "events": 20, "geometries": ["here", "Haswell", "Zen 4"]},
-    }
     claims = CLAIMS
-    tables = {
-        "misses": "each counter a thousand instructions of the program, by geometry",
-        "functions": "each function's part of each counter, by geometry",
-        "lines": "the variables whose lines threads share: how often they move, who uses them",
-        "geometries": "the caches and TLBs that were simulated",
-    }
-    plots = {
-        "misses": "misses a thousand instructions, by geometry",
-        "functions": "the functions with the most misses, by counter",
-        "lines": "how often the lines of each variable move between threads, and for nothing",
-    }
 
     def unavailable(self) -> str:
         """Whether there is a simulator: valgrind, or QEMU for the lines alone."""

@@ -187,12 +187,10 @@ class ThreadsParams(Params):
         )
 
 
-class Threads(Experiment):
+class Threads(Experiment, about=__file__):
     """Versions of a job: alone, profiled, and without each of their synchronisation points."""
 
     name = "threads"
-    title = "Threads: concurrency, waits and locks"
-    question = "What do the threads of a job wait for, and what would they gain without?"
     notebook = "13_threads"
     Params = ThreadsParams
     live_rounds = 1
@@ -200,32 +198,6 @@ class Threads(Experiment):
     claims = CLAIMS
     published_table = "vtune_calibration"
     renamed = {"arm": "configuration", "account": "self_report"}
-    tables = {
-        "calibration": "times, speed-up and concurrency of each version, beside Jones 2015",
-        "states": "what the threads of each version do, in percent of their time",
-        "concurrency": "for which share of the time so many threads ran at once",
-        "waits": "what each lock costs: by the profile, and self-reported by the job",
-        "gains": "what switching a synchronisation point off gains: measured and predicted",
-        "overhead": "the job's time under the profile over its time alone, beside Jones 2015",
-        "wait_paths": "from where each lock was waited for, in the recordings kept of the run",
-        "use": "how long the cores were idle, poorly, well or over-used (classes of VTune)",
-        "use_by_function": "in which functions CPU time was spent, by class of use",
-        "critical_path": "whose the critical path is: by thread, lock, function and state",
-    }
-    plots = {
-        "calibration": "speed-up against effective concurrency, beside Jones 2015",
-        "states": "what the threads of each version do",
-        "concurrency": "how many threads ran at once",
-        "waits": "what each lock costs: by the profile, and self-reported by the job",
-        "gains": "what each synchronisation point costs, predicted and measured",
-        "overhead": "the job's time under the profile over its time alone, beside Jones 2015",
-        "use": "classes of use by version: idle, poor, ok, ideal, over",
-        "critical_path": "which locks and states the critical path of each version consists of",
-    }
-    presets = {
-        "quick": {"budget_s": 35.0, "events": 60},
-        "full": {"budget_s": 1800.0, "precision_percent": 0.5, "events": 400},
-    }
     columns = (
         key("version", "text", "of the event loop; of any other job 'the job'"),
         key("configuration", "text", "one_thread, alone (all threads), profiled, without:POINT"),

@@ -134,12 +134,10 @@ class WhatIfParams(Params):
         return self
 
 
-class WhatIf(Experiment):
+class WhatIf(Experiment, about=__file__):
     """A job with one target after the other faster: virtually, and where it can be, really."""
 
     name = "what_if"
-    title = "What if: gains of a faster function or critical section"
-    question = "What would a job gain if one of its functions or critical sections were faster?"
     notebook = "15_what_if"
     Params = WhatIfParams
     live_rounds = 1
@@ -173,20 +171,6 @@ class WhatIf(Experiment):
         ok("the target's file was not loaded, or the job's result is wrong"),
         *RESULTS,
     )
-    tables = {
-        "gains": "what each target gains by how much faster it is: predicted, by a profile, real",
-        "targets": "the targets: their share of the CPU time, and their gains at the largest "
-        "speed-up",
-        "interference": "trials in which others took the cores",
-    }
-    plots = {
-        "gains": "gain against speed-up of each target",
-        "targets": "what a profile suggests, what is predicted, and what is really gained",
-    }
-    presets = {
-        "quick": {"budget_s": 45.0},
-        "full": {"budget_s": 1800.0, "precision_percent": 1.0, "events": 200},
-    }
 
     def unavailable(self) -> str:
         """Whether threads can be delayed here."""

@@ -99,12 +99,10 @@ class AllocatorsParams(Params):
     )
 
 
-class Allocators(Experiment):
+class Allocators(Experiment, about=__file__):
     """Pairs of equal buffers from every allocator: where they lie, and what that costs."""
 
     name = "allocators"
-    title = "4K aliasing: what allocators do"
-    question = "Does the allocator put buffers where loads are taken for earlier stores?"
     notebook = "11_aliasing_allocators"
     Params = AllocatorsParams
     columns = (
@@ -133,23 +131,8 @@ class Allocators(Experiment):
         *RESULTS,
     )
 
-    presets = {
-        "quick": {"budget_s": 14.0, "timed_sizes": [8192, 262144]},
-        "full": {"budget_s": 600.0, "precision_percent": 0.2, "processes": 100},
-    }
     same_work = ("function", "size_bytes")
     claims = (SHARES, SHARES_AGAIN, COST, COST_SHARED)
-    tables = {
-        "addresses": "how many pairs share their low 12 bits, by allocator, state and size",
-        "cost": "what the distance of an allocator's pair costs, also beside a busy sibling where "
-        "that was seen, and all else of its buffer",
-        "time": "time of an element on an allocator's own pair",
-    }
-    plots = {
-        "addresses": "the share of pairs that alias, by allocator and size",
-        "cost": "what the distance of an allocator's pair costs",
-        "time": "time of an element on an allocator's own pair",
-    }
     published_table = "aliasing_allocator_addresses"
     renamed = {"sham": "control"}
 

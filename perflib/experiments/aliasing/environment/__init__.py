@@ -111,12 +111,10 @@ class AliasEnvironmentParams(Params):
         return replace(requested, aslr=True, environment={}, preload=())
 
 
-class AliasEnvironment(Experiment):
+class AliasEnvironment(Experiment, about=__file__):
     """The loop of Jensen and Simonsen 2017, started under every size of the environment."""
 
     name = "alias_environment"
-    title = "4K aliasing: the size of the environment"
-    question = "Does a program's speed depend on the size of its environment, or on its link order?"
     notebook = "09_aliasing_environment"
     Params = AliasEnvironmentParams
     columns = (
@@ -148,28 +146,8 @@ class AliasEnvironment(Experiment):
             "false: not the requested core or size, or not the predicted addresses",
         ),
     )
-    presets = {
-        "quick": {"budget_s": 15.0, "starts": 3},
-        "full": {"budget_s": 600.0, "starts": 50, "precision_percent": 0.1, "periods": 4},
-    }
 
     claims = CLAIMS
-    tables = {
-        "environment": "time of an iteration at each size with its interval, and simulated "
-        "aliases; beside a busy sibling, too, where that was seen",
-        "predicted": "the sizes at which addresses agree, and which",
-        "addresses": "where the variables lie at the smallest size",
-        "starts": "how many starts there were of each kind, and how many as requested",
-        "counters": "the counters, ranked by their correlation with the time over the sizes",
-        "link_order": "time of an iteration in each link order with its interval",
-        "aslr": "time of an iteration in each start, with fixed and with random addresses",
-    }
-    plots = {
-        "environment": "time of an iteration against size; simulated aliases below",
-        "counters": "how strongly each counter goes with the time",
-        "link_order": "time of an iteration in each link order",
-        "aslr": "how the times of single starts are distributed, with fixed and random addresses",
-    }
     published_table = "aliasing_environment_counters"
 
     def _steps(self) -> Steps[AliasEnvironmentParams]:

@@ -98,12 +98,10 @@ class ErasureCodingParams(Params):
         return Code(self.data_blocks, self.parity_blocks, int(self.block_mib * _MIB))
 
 
-class ErasureCoding(Experiment):
+class ErasureCoding(Experiment, about=__file__):
     """Reed–Solomon encoding by several implementations, with blocks placed in several ways."""
 
     name = "erasure_coding"
-    title = "Erasure coding: blocks at the same place in their pages"
-    question = "Does it cost anything that all blocks of an erasure code begin at a page?"
     notebook = "12_erasure_coding"
     Params = ErasureCodingParams
     columns = (
@@ -122,23 +120,9 @@ class ErasureCoding(Experiment):
         ok("addresses, core or parity were not what they should be"),
         *RESULTS,
     )
-    presets = {
-        "quick": {"budget_s": 30.0},
-        "full": {"budget_s": 600.0, "cores": "all", "precision_percent": 0.2, "trial_ms": 20.0},
-    }
 
     same_work = ("implementation",)
     claims = CLAIMS
-    tables = {
-        "speed": "MB/s of each implementation and layout, the mean of the cores; beside a busy "
-        "sibling, too, where that was seen",
-        "speed_by_core": "the same on each core",
-        "layout_cost": "extra time of each layout over the staggered one",
-    }
-    plots = {
-        "speed": "MB/s by implementation and layout",
-        "layout_cost": "what the place of the blocks costs",
-    }
     renamed = {"turn_ms": "trial_ms"}
 
     def published(self) -> pd.DataFrame:

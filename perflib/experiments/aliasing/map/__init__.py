@@ -48,12 +48,10 @@ class AliasMapParams(Params):
     threshold_percent: float = limit(5.0, "pairs count as slower from this on")
 
 
-class AliasMap(Experiment):
+class AliasMap(Experiment, about=__file__):
     """A store and a load at every pair of offsets, around distances of 0, 2, 3, 4 and 8 KiB."""
 
     name = "alias_map"
-    title = "4K aliasing: the store-load map"
-    question = "Does a load wait for a store whose address agrees with its own in the low 12 bits?"
     notebook = "09_aliasing_environment"
     Params = AliasMapParams
     columns = (
@@ -85,21 +83,8 @@ class AliasMap(Experiment):
         *BRACKET_COLUMNS,
         Column("ok", "boolean", "", "false: the load found a wrong value, or on another core"),
     )
-    presets = {
-        "quick": {"budget_s": 6.0},
-        "full": {"budget_s": 120.0, "cores": "all", "precision_percent": 0.1, "step_bytes": 4},
-    }
 
     claims = (WAITS, WAITS_SHARED)
-    tables = {
-        "map": "the typical time of a pair at each distance and pair of offsets",
-        "distance": "time of a pair by the distance of load and store, with its interval; "
-        "beside a busy sibling, too, where that was seen",
-    }
-    plots = {
-        "map": "time of a pair by the offsets of store and load",
-        "distance": "time of a pair against the distance of load and store",
-    }
 
     def _steps(self) -> Steps[AliasMapParams]:
         from perflib.experiments.aliasing.map import analyse, measure

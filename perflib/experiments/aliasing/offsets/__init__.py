@@ -98,12 +98,10 @@ class AliasOffsetsParams(Params):
     )
 
 
-class AliasOffsets(Experiment):
+class AliasOffsets(Experiment, about=__file__):
     """Two buffers at a controlled distance, against the time of what reads one and writes one."""
 
     name = "alias_offsets"
-    title = "4K aliasing: the distance between two buffers"
-    question = "Is a loop slow because of where its arrays lie, and at which distances?"
     notebook = "10_aliasing_offsets"
     Params = AliasOffsetsParams
     columns = (
@@ -136,27 +134,8 @@ class AliasOffsets(Experiment):
         ok("its core, threads, places or result are not what they should be"),
         *RESULTS,
     )
-    presets = {
-        "quick": {"budget_s": 18.0, "elements": [2048], "sizes": [128, 256], "sample_ms": 0.5},
-        "full": {"budget_s": 900.0, "precision_percent": 0.2, "sizes": [64, 128, 256, 512, 1024]},
-    }
     same_work = ("function",)
     claims = (ALIASES, ALIASES_SHARED, SLOWEST)
-    tables = {
-        "time_{routine}": "time at each offset, of each build and size of a routine; of all that "
-        "are none of ours: time_other",
-        "simulated": "simulated 4K aliases of an element at each offset",
-        "effects": "what predicted offsets cost each function, also beside a busy sibling where "
-        "that was seen; its slowest and its fastest offset",
-        "remedy": "what an offset that is predicted to alias costs beside the 2048 bytes that "
-        "pl.alias_free gives; and how much of that is the distance alone",
-        "used": "how many samples each function has, and how many of them are used",
-    }
-    plots = {
-        "time_{routine}": "time against the distance of the buffers",
-        "simulated": "simulated 4K aliases against the distance of the buffers",
-        "effects": "what predicted offsets cost each function, and its slowest",
-    }
 
     def _steps(self) -> Steps[AliasOffsetsParams]:
         from perflib.experiments.aliasing.offsets import analyse, measure

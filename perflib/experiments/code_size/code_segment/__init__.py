@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pydantic import model_validator
 
-from perflib.experiments.code_size import TABLES, CodeParams, CodeSweep, Sizes
+from perflib.experiments.code_size import CodeParams, CodeSweep, Sizes
 from perflib.experiments.code_size.claims import OF_THE_SEGMENT
 from perflib.framework.params import Words, known_names, limit, parameter
 from perflib.framework.steps import Drawing, Steps
@@ -63,35 +63,13 @@ class CodeSegmentParams(CodeParams):
         return self
 
 
-class CodeSegment(CodeSweep):
+class CodeSegment(CodeSweep, about=__file__):
     """A switch of 32,768 cases, of which n are in use, on small and on huge pages."""
 
     name = "code_segment"
-    title = "The code segment: iTLB reach and huge pages"
-    question = "Is large code slow because of its pages, is the knee the iTLB's, on which core?"
     notebook = "05_code_segment"
     Params = CodeSegmentParams
-    presets = {
-        "quick": {"budget_s": 25.0, "simulated_sizes": 5},
-        "full": {"budget_s": 900.0, "cores": "all", "precision_percent": 0.2, "trial_ms": 20.0},
-    }
     claims = OF_THE_SEGMENT
-    tables = {
-        "time_{pattern}": "time of a step against the size of the code, on each core and backing",
-        "knees": "where 4 KiB pages begin to cost time, by pattern, and compared with what",
-        "ring_ratio": "one jump a page compared with as many jumps on few pages, at each size",
-        "compiled": "the compiled and the assembled switch at each size: times, simulated misses",
-        "misses": "simulated and counted iTLB misses of a step, and what 4 KiB pages cost it",
-        **TABLES,
-    }
-    plots = {
-        "time_{pattern}": "time of a step against the size of the code",
-        "page_ratio": "how much longer the same code takes on 4 KiB than on 2 MiB pages; knees",
-        "ring_ratio": "the ring of jumps on many and on few pages of 4 KiB",
-        "core_difference": "how much slower each core is than the others, at each size",
-        "compiled": "the compiled switch next to the assembled one: times, 4 KiB pages, misses",
-        "misses": "simulated iTLB misses above what 4 KiB pages cost",
-    }
 
     def _steps(self) -> Steps[CodeSegmentParams]:
         from perflib.experiments.code_size.code_segment import analyse, measure

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pydantic import model_validator
 
-from perflib.experiments.code_size import TABLES, CodeParams, CodeSweep, Sizes
+from perflib.experiments.code_size import CodeParams, CodeSweep, Sizes
 from perflib.experiments.code_size.claims import SHARED, STEP, STEP_SHARED
 from perflib.framework.params import parameter
 from perflib.framework.steps import Drawing, Steps
@@ -46,29 +46,13 @@ class RandomCallsParams(CodeParams):
         return self
 
 
-class RandomCalls(CodeSweep):
+class RandomCalls(CodeSweep, about=__file__):
     """Functions called in random order, against the size of their code."""
 
     name = "random_calls"
-    title = "Random calls: instruction caches"
-    question = "What does a call cost when the code no longer fits into a cache, on which core?"
     notebook = "04_instruction_cache"
     Params = RandomCallsParams
-    presets = {
-        "quick": {"budget_s": 20.0},
-        "full": {"budget_s": 600.0, "cores": "all", "precision_percent": 0.2, "trial_ms": 20.0},
-    }
     claims = (*SHARED, STEP, STEP_SHARED)
-    tables = {
-        "time_per_call": "time of a call against the size of the code, on each core and backing",
-        "miss_costs": "what a call costs that misses a cache, by a model of random accesses",
-        **TABLES,
-    }
-    plots = {
-        "time_per_call": "time of a call against the size of the code",
-        "core_difference": "how much slower each core is than the others, at each size",
-        "page_ratio": "how much longer the same code takes on 4 KiB than on 2 MiB pages",
-    }
 
     def _steps(self) -> Steps[RandomCallsParams]:
         from perflib.experiments.code_size.random_calls import analyse, measure

@@ -117,12 +117,10 @@ class CoherenceParams(Params):
         return self
 
 
-class Coherence(Experiment):
+class Coherence(Experiment, about=__file__):
     """Pairs of cores, protocols and states of a line, interleaved in rounds."""
 
     name = "coherence"
-    title = "Cache coherence: a line that another core has"
-    question = "What does a line cost that another core owns, in which state, between which cores?"
     notebook = "08_coherence"
     Params = CoherenceParams
     live_rounds = 0
@@ -194,27 +192,8 @@ class Coherence(Experiment):
         Column("at_once", "integer", "", "how many pairs were being measured at that moment"),
         ok("not all as it should be"),
     )
-    presets = {
-        "quick": {"budget_s": 20.0},
-        "full": {"budget_s": 1800.0, "cores": "all", "precision_percent": 0.3, "repeats": 31},
-    }
 
     claims = CLAIMS
-    tables = {
-        "heatmap_{what}": "latency between each two cores by a protocol, with its interval",
-        "states": "what a line costs by its state and the access: median, interval, extremes",
-        "protocols": "the distribution of each protocol's rows, its median and its mean",
-        "control": "the same lines in four layouts",
-        "over_time": "latencies between the same cores, round by round",
-        "latencies": "of each protocol and transition: its way, median with interval, extremes",
-    }
-    plots = {
-        "heatmap_{what}": "latency between each two cores by a protocol",
-        "states": "what a line costs by its state",
-        "protocols": "the same cores by several protocols",
-        "control": "where neighbours are fetched ahead",
-        "over_time": "latencies between the same cores in the course of time",
-    }
 
     def unavailable(self) -> str:
         """One core has nobody to share with."""

@@ -67,12 +67,10 @@ class NumaParams(Params):
     )
 
 
-class Numa(Experiment):
+class Numa(Experiment, about=__file__):
     """The matrix, the groups in it, and what the kernel says of them."""
 
     name = "numa"
-    title = "NUMA: memory latency from core to core"
-    question = "Which cores are near which memory, and does the kernel know?"
     notebook = "07_numa_heatmap"
     Params = NumaParams
     live_rounds = 0
@@ -114,25 +112,8 @@ class Numa(Experiment):
             "such a sample is not used",
         ),
     )
-    presets = {
-        "quick": {"budget_s": 20.0},
-        "full": {"budget_s": 600.0, "cores": "all", "trial_ms": 5.0},
-    }
 
     claims = (GROUPS, KERNEL, DISTANCES, OWN, PARTNERS, SLOWER)
-    tables = {
-        "heatmap": "each cell's latency, with its interval and the nodes of both cores",
-        "groups": "each cell's class of distance, the cores put together by their groups",
-        "classes": "the same: each cell next to the latency of its class",
-        "class_latencies": "the classes of distance: latency in cycles and ns, number of pairs",
-        "kernel_groups": "the groups that the kernel names, and how well they fit those found",
-        "beside_published": "the classes found here next to two published servers",
-    }
-    plots = {
-        "heatmap": "latency of each core's loads from memory that each core touched first",
-        "groups": "the classes of distance, the cores put together by their groups",
-        "classes": "each cell's latency by its class of distance",
-    }
     renamed = {"turn_ms": "trial_ms"}
 
     def published(self) -> pd.DataFrame:

@@ -75,12 +75,10 @@ class SharingParams(Params):
         return self
 
 
-class Sharing(Experiment):
+class Sharing(Experiment, about=__file__):
     """Pairs of CPUs, one busy by turns while the other times its work."""
 
     name = "sharing"
-    title = "Sharing: which CPUs are one core"
-    question = "Which CPUs share a core or its caches, and does the kernel say so?"
     notebook = "08_coherence"
     Params = SharingParams
     live_rounds = 2
@@ -107,12 +105,6 @@ class Sharing(Experiment):
         START,
         ok("a CPU could not be used, or its thread did not have it nearly all the time"),
     )  # fmt: skip
-    tables = {"pairs": "by how much a CPU slows another, by resource; what the kernel says"}
-    plots = {"pairs": "by how much a CPU slows another, as a matrix for each resource"}
-    presets = {
-        "quick": {"budget_s": 15.0},
-        "full": {"budget_s": 600.0, "precision_percent": 0.5},
-    }
 
     def unavailable(self) -> str:
         """One CPU has nobody to share with."""
