@@ -37,7 +37,7 @@ _MANY_FREEDOM = 20.0  # from here on a scatter is that of most values, and outli
 _ROBUST_PART = 0.37  # of the values, as many count for a scatter that is taken from a median
 _LEAST_TAIL, _FEW_TAIL = 30, 5.0  # of fewer values no tail is seen: it may be heavy
 _OF_MEDIAN = math.pi / 2  # a median's variance over a mean's
-_ONE_OUTLIER_IN = 50  # nodes or days: a farm has slow cores
+_TAIL_PART, _FEW, _MOST_SHAPE = 0.3, 10, 0.5  # of the values; of fewer nothing follows; a variance
 _COLUMNS = ("experiment", "kind", "cpu", "effect", "half", "nodes", "days", "freedom", "why")
 
 
@@ -130,8 +130,7 @@ def _cores(one: Stratum, mine: Ints, others: Ints, alpha: float) -> Iterator[dic
     # A core whose few nodes happen to agree scatters no less than the others.
     moderated = (POOLED_FREEDOM * spread.square + (nodes - 1) * own) / (POOLED_FREEDOM + nodes - 1)
     square = np.maximum(spread.square, moderated) * (1 + _OF_MEDIAN / nodes)
-    most = _largest(noise, [one.node[others], one.occasion[others]], alpha)
-    most = max(most, one.quantum, LEAST_SCALE)
+    most = max(_largest(noise, alpha), one.quantum, LEAST_SCALE)
     half = np.minimum(_reach(alpha / columns.size, spread.both) * np.sqrt(square), most)
     effect = np.nanmean(core[mine] - profile, axis=0)
     for place, column in enumerate(columns):
@@ -142,16 +141,24 @@ def _cores(one: Stratum, mine: Ints, others: Ints, alpha: float) -> Iterator[dic
             }  # fmt: skip
 
 
-def _largest(noise: Floats, occasions: list[Ints], alpha: float) -> float:
-    """What the slowest core of one more node shows, from the slowest of each node and occasion.
+def _largest(noise: Floats, alpha: float) -> float:
+    """What any one core of a new node may show, from how far cores of the farm were off.
 
-    Beyond the largest of them a tail like Student's is followed, as Weissman 1978
-    (doi:10.1080/01621459.1978.10480104) does. It needs no model of what is in between.
+    Beyond the largest of them a generalised Pareto distribution is followed, by its weighted
+    moments (Hosking and Wallis 1987, doi:10.1080/00401706.1987.10488243). It needs no model of what
+    is in between; its tail is at least as heavy as that of few values.
     """
-    slowest = np.sort(pd.Series(np.nanmax(noise, axis=1)).groupby(occasions).median().to_numpy())
-    place = max(1, len(slowest) // _ONE_OUTLIER_IN)
-    further = max(1.0, place / ((len(slowest) + 1) * alpha / 2))
-    return float(slowest[-place] * further ** (1 / tail_freedom(noise)))
+    falling = np.sort(noise[np.isfinite(noise)])[::-1]
+    count = int(_TAIL_PART * len(falling))
+    if count < _FEW:
+        return math.inf
+    beyond = falling[:count] - falling[count]
+    mean, weighted = float(beyond.mean()), float(np.mean(beyond * np.arange(count) / (count - 1)))
+    if not mean > 0:
+        return float(falling[0])
+    shape = min(max(2 - mean / (mean - 2 * weighted), 1 / _FEW_TAIL), _MOST_SHAPE)
+    further = count / len(falling) / (alpha / 2 / noise.shape[1])
+    return float(falling[count] + mean * (1 - shape) * (further**shape - 1) / shape)
 
 
 def _parts(values: Floats, node: Ints, occasion: Ints) -> tuple[Floats, list[_Part]]:
