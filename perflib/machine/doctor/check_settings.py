@@ -24,12 +24,12 @@ def _check(patient: Patient, knob: Knob, judge: _Judge) -> Check:
     if value is None:
         host = patient.hypervisor and knob.name in _HOSTS_BUSINESS
         now = "not visible: the host decides" if host else "not visible: no such setting here"
-        return Check(knob.name, "unknown", now, knob.cost, "")
+        return Check(knob.name, "unknown", now, "")
     state, wanted, remark = judge(patient, value)
     command = knob.command(wanted, patient.root) if wanted else ""
     if knob.name == "aslr":  # for one process: no need to weaken all others
         command = "setarch --addr-no-randomize COMMAND"
-    return Check(knob.name, state, f"{value} ({remark})" if remark else value, knob.cost, command)
+    return Check(knob.name, state, f"{value} ({remark})" if remark else value, command)
 
 
 def _wants(wanted: str) -> _Judge:

@@ -19,22 +19,16 @@ _WHY = {
     "no second state": "always in one state: cannot tell whether it is alone",
     "no first state": "never seen alone: cannot tell whether a sibling works",
 }
-_COST = (
-    "Where the other thread of a physical core works, every loop takes longer, by as much as the "
-    "figure for one that fills the execution ports (an upper bound for most code), and nothing "
-    "else shows it. Samples between probes are compared where the core was alone; a core that "
-    "rarely is takes longer to measure."
-)
 
 
 def check_sharing(patient: Patient, probe_s: float | None = None) -> Check:
     """Probe the cores one may use for ``probe_s`` (``None``: 1.5 to 3 s) and say what they give."""
     if patient.root != Path("/"):
-        return Check("sharing", "unknown", "not this machine", _COST, "")
+        return Check("sharing", "unknown", "not this machine", "")
     try:
         shares = core_shares(patient.topology.allowed_cpus(), probe_s)
     except PerflibError as error:
-        return Check("sharing", "unknown", f"cannot tell: {error}", _COST, "")
+        return Check("sharing", "unknown", f"cannot tell: {error}", "")
     return judged(shares, virtual=patient.hypervisor is not None)
 
 
@@ -50,7 +44,7 @@ def judged(shares: Sequence[CoreShare], *, virtual: bool) -> Check:
     if not bad and not any(share.status == "calibrated" for share in shares):
         state = "unknown"
     return Check(
-        "sharing", state, now, _COST, _command(bad, virtual=virtual),
+        "sharing", state, now, _command(bad, virtual=virtual),
         tuple(share.to_dict() for share in shares),
     )  # fmt: skip
 

@@ -43,8 +43,6 @@ def _frequency_limits(patient: Patient) -> Check:
         "frequency_limits",
         "warn" if len(groups) > 1 else "good" if groups else "unknown",
         listed or "not visible",
-        "Cores that may not run equally fast are not equally fast: favoured cores of a turbo "
-        "scheme, efficient cores of a hybrid processor, or a limit that somebody set.",
         f"echo {highest} | sudo tee /{_CPU}/cpu*/cpufreq/scaling_max_freq" if limited else "",
     )
 
@@ -62,7 +60,5 @@ def _throttling(patient: Patient) -> Check:
         "thermal_throttling",
         "warn" if throttled else "good" if visible else "unknown",
         f"since the start: {listed}" if throttled else "none" if visible else "not visible",
-        "A core that reaches its temperature limit lowers its clock by itself, whatever the "
-        "governor says: one hot core is slower than its neighbours for seconds at a time.",
         "",
     )

@@ -43,9 +43,6 @@ def _pmu(patient: Patient) -> Check:
         "pmu",
         state,
         found.reason,
-        "Costs no time, but sight: without counters a slowdown is seen and its cause (cache, TLB, "
-        "branches, aliasing) must be inferred from experiments that vary one thing. Time and "
-        "cycles are distinguished by a chain of dependent additions.",
         command,
     )
 
@@ -63,30 +60,22 @@ def _load(patient: Patient, recent: CpuTimes) -> Check:
         "load",
         state,
         "; ".join(parts) or "not visible",
-        "Whatever else runs takes the core for slices of milliseconds, and even on other cores it "
-        "shares last-level cache, memory bandwidth and the power that turbo needs.",
         "ps -eo pid,psr,pcpu,comm --sort=-pcpu | head" if state == "warn" else "",
     )
 
 
 def _steal(patient: Patient, total: CpuTimes, recent: CpuTimes) -> Check:
-    cost = (
-        "The hypervisor runs other guests on the core while this one waits: gaps of milliseconds "
-        "that hit some samples and not others. No steal proves nothing: a neighbour on the "
-        "sibling thread, a lower frequency or a shared cache slow the core without any."
-    )
     if not total:
-        return Check("steal", "unknown", "not visible", cost, "")
+        return Check("steal", "unknown", "not visible", "")
     if patient.hypervisor is None:
-        return Check("steal", "good", "none: this is no virtual machine", cost, "")
+        return Check("steal", "good", "none: this is no virtual machine", "")
     if hypervisor.reports_steal(patient.leaves) is False:
-        return Check("steal", "unknown", "this hypervisor does not report it", cost, "")
+        return Check("steal", "unknown", "this hypervisor does not report it", "")
     since_start, lately = _sum(total).steal_share, _sum(recent).steal_share
     return Check(
         "steal",
         "warn" if max(since_start, lately) > _STOLEN else "good",
         f"{since_start:.2%} of the CPU time wanted since the start, {lately:.2%} just now",
-        cost,
         "(on the host) virsh vcpupin GUEST VCPU CPU, or a dedicated instance",
     )
 
@@ -110,20 +99,14 @@ def _isolated(patient: Patient) -> Check:
         "isolated_cores",
         "good" if isolated else "warn",
         f"CPUs {format_cpus(isolated)}" if isolated else "none",
-        "Without isolated cores the scheduler may put any task on the core that is measured, and "
-        "the timer ticks there 100 to 1000 times a second (1 to 5 us each, 0.1 to 0.5 % in all).",
         command,
     )
 
 
 def _quota(patient: Patient) -> Check:
     limits = patient.limits
-    cost = (
-        "When a period's CPU time is spent the kernel stops every thread of the group until the "
-        "next period begins: gaps of tens of milliseconds that look like a slow core."
-    )
     if limits.quota_cpus is None:
-        return Check("cpu_quota", "good", "none", cost, "")
+        return Check("cpu_quota", "good", "none", "")
     period_ms = (limits.period_us or 0) / 1000
     now = f"{limits.quota_cpus:g} CPUs' time in each {period_ms:g} ms"
     if limits.periods is not None and limits.throttled_periods is not None:
@@ -133,7 +116,7 @@ def _quota(patient: Patient) -> Check:
     else:
         path = limits.quota_path or ""
         command = f"echo {'max' if path.endswith('cpu.max') else -1} | sudo tee {shlex.quote(path)}"
-    return Check("cpu_quota", "warn", now, cost, command)
+    return Check("cpu_quota", "warn", now, command)
 
 
 def _cpuset(patient: Patient) -> Check:
@@ -154,8 +137,6 @@ def _cpuset(patient: Patient) -> Check:
         "cpuset",
         "unknown" if not online else "warn" if split else "good",
         now,
-        "CPUs outside the set cannot be measured. Where a core is divided, a stranger runs on the "
-        "other thread of a core that is measured, and takes 20 to 50 % of it unseen.",
         f"taskset --cpu-list {format_cpus(online)} COMMAND, or a wider cpuset for the container"
         if split
         else "",
@@ -174,10 +155,6 @@ def _clocksource(patient: Patient) -> Check:
         "clocksource",
         state,
         name or "not visible",
-        "With any but the processor's own counter (TSC, CNTVCT) reading the clock takes a "
-        "microsecond or more instead of some 25 ns, and short samples measure the clock. The "
-        "kernel leaves it when it caught it misbehaving: look for 'clocksource' in dmesg before "
-        "going back.",
         f"echo {better} | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"
         if state == "warn" and better
         else "",
@@ -189,8 +166,5 @@ def _virtual(patient: Patient) -> Check:
         "hypervisor",
         "warn" if patient.hypervisor else "good",
         patient.hypervisor or "none: bare metal, as far as can be seen",
-        "Virtual CPUs share cores, caches and frequency with neighbours that cannot be seen; the "
-        "cache sizes and siblings shown are the hypervisor's choice; a TLB miss walks two page "
-        "tables; interrupts and CPUID leave the guest, which costs microseconds.",
         "",
     )

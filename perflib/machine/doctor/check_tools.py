@@ -30,9 +30,8 @@ _LEAST_FREE_BYTES = 64 << 20
 
 def check_cache(root: Path = Path("/")) -> Check:
     """One check: whether kernels can be compiled into the cache and run from it."""
-    cost = "Kernels are compiled into it and run from it: without it nothing is measured."
     if root != Path("/"):
-        return Check("kernel_cache", "unknown", "not this machine", cost, "")
+        return Check("kernel_cache", "unknown", "not this machine", "")
     folder = cache_dir().absolute()
     there = next(one for one in (folder, *folder.parents) if one.exists())
     problem = f"{there} has no space left"
@@ -42,10 +41,10 @@ def check_cache(root: Path = Path("/")) -> Check:
         if not os.access(there, os.W_OK | os.X_OK):
             problem = f"{there} cannot be written"
         elif shutil.disk_usage(there).free >= _LEAST_FREE_BYTES:
-            return Check("kernel_cache", "good", str(folder), cost, "")
+            return Check("kernel_cache", "good", str(folder), "")
     except (UserError, OSError) as error:
         problem = str(error)
-    return Check("kernel_cache", "warn", problem, cost, "export PERFLIB_CACHE=FOLDER")
+    return Check("kernel_cache", "warn", problem, "export PERFLIB_CACHE=FOLDER")
 
 
 def check_tools(
@@ -54,14 +53,13 @@ def check_tools(
     library: Callable[[str], str | None] = ctypes.util.find_library,
 ) -> list[Check]:
     """One check: which of the optional programs and libraries are not here."""
-    cost = "Costs no time, but what needs them is left out, and says so."
     if root != Path("/"):
-        return [Check("tools", "unknown", "not this machine", cost, "")]
+        return [Check("tools", "unknown", "not this machine", "")]
     absent = [entry for entry in _PROGRAMS if which(entry[0]) is None]
     absent += [entry for entry in _LIBRARIES if library(entry[0]) is None]
     if not absent:
         names = ", ".join(entry[1] for entry in (*_PROGRAMS, *_LIBRARIES))
-        return [Check("tools", "good", f"all there: {names}", cost, "")]
+        return [Check("tools", "good", f"all there: {names}", "")]
     missing = "; ".join(f"no {package}: {purpose}" for _, package, purpose in absent)
     packages = " ".join(package for _, package, _ in absent)
-    return [Check("tools", "warn", missing, cost, f"apt-get install {packages}")]
+    return [Check("tools", "warn", missing, f"apt-get install {packages}")]

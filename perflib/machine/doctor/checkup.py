@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +11,9 @@ from perflib.machine.hardware import cgroup, hypervisor
 from perflib.machine.hardware.cpuid import Leaves
 from perflib.machine.hardware.topology import Topology, topology
 from perflib.machine.processes import may_count_kernel
+from perflib.machine.settings.knobs import KNOBS
+
+_COSTS = tomllib.loads(Path(__file__).with_name("costs.toml").read_text(encoding="utf-8"))
 
 State = Literal["good", "warn", "unknown"]
 
@@ -18,17 +22,23 @@ State = Literal["good", "warn", "unknown"]
 class Check:
     """One thing that spoils measurements.
 
-    ``now``: what it is. ``cost``: what that does to a measurement, and why. ``command``: what
-    changes it; empty where no command on this machine does. ``values``: what was measured for it,
-    as JSON can hold it.
+    ``now``: what it is. ``command``: what changes it; empty where no command on this machine does.
+    ``values``: what was measured for it, as JSON can hold it. ``cost``: what it does to a
+    measurement, and why; as ``costs.toml`` has it.
     """
 
     name: str
     state: State
     now: str
-    cost: str
     command: str
     values: tuple[dict[str, Any], ...] = ()
+    cost: str = ""
+
+    def __post_init__(self) -> None:
+        """Say what it costs; a saved check has it."""
+        if not self.cost:
+            knob = KNOBS.get(self.name)
+            object.__setattr__(self, "cost", knob.cost if knob else _COSTS[self.name])
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,6 @@ def judged(tried: Mapping[str, str], container: str | None, *, root: bool) -> Ch
         "permissions",
         "unknown" if not tried else "warn" if missing else "good",
         where + (now or ("all that instruments need" if tried else "cannot be tried")),
-        "Costs no time, but what needs it is left out or reported as violated.",
         _command(missing, container),
         values,
     )
