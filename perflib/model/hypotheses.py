@@ -233,13 +233,15 @@ def ledger_lines(rows: pd.DataFrame, width: int = 80) -> Iterator[str]:
     fill = textwrap.TextWrapper(
         width, subsequent_indent=" " * _INDENT, break_long_words=False, break_on_hyphens=False
     )
-    for row in rows.to_dict("records"):
+    last = rows["run"] != rows["run"].shift(-1)  # of those that one run decides
+    for row, ends in zip(rows.to_dict("records"), last, strict=True):
         share = "" if row["share"] == "–" else ": " + row["share"].replace(" ", _NO_BREAK)
         subject = f"{row['hypothesis']} as the cause of {row['explains']}{share}"
         for line in fill.wrap(f"{row['verdict']:{_INDENT}s}{subject}"):
             yield line.replace(_NO_BREAK, " ")
         where = f" on {row['machine']}" if "machine" in row else ""
-        for text in (row["because"], f"run {row['run']}, measured {row['measured']}{where}"):
+        from_run = f"run {row['run']}, measured {row['measured']}{where}"
+        for text in (row["because"], from_run) if ends else (row["because"],):
             yield from fill.wrap(" " * _INDENT + text)
 
 

@@ -51,7 +51,7 @@ def test_a_cause_of_nearly_all_is_supported() -> None:
     assert 88 < finding.low < finding.effect < finding.high < 92
     assert [one.code for one in finding.reasons] == ["share"]
     assert finding.reason.startswith("The extra time is 9.3")
-    assert finding.reason.endswith(" of it. What 2 MiB pages save.")
+    assert finding.reason.endswith(" of the run time. What 2 MiB pages save.")
     known = finding.evidence
     assert known["pages"] == 512
     assert known["explains"] == WHAT
