@@ -96,7 +96,7 @@ format: $(FOR_DEVELOPMENT)
 
 # By way of a second file: the page stays as it is where the experiments cannot be imported.
 reference: $(FOR_USE)
-	@$(BIN)/python -m perflib.cli.reference docs
+	@$(BIN)/python docs/_ext/reference_pages.py docs
 
 clean:
 	rm -rf $(VENV) .nox dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

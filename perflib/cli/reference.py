@@ -1,17 +1,12 @@
-"""The command that shows what there is: list; and the reference page that is made from the same.
+"""The command that shows what there is: list.
 
-``make reference`` writes docs/reference.md, and a page an experiment below docs/reference, by
-running this module.
+The reference of the documentation (``docs/_ext/reference_pages.py``) is made from the same.
 """
 
 from __future__ import annotations
 
-import os
-import re
 import string
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -92,96 +87,36 @@ def _list_recorded(name: str | None, as_json: bool) -> None:
             show(f"{words or 'as by default'}{tag}", f"  {one.experiment:17s} ")
 
 
-def reference() -> dict[str, str]:
-    """The whole reference as Markdown, by file in docs: ``reference.md``, and one an experiment."""
-    from perflib.experiments import NAMES, get
-
-    shared = _shared()
-    documents = [get(name).documentation() for name in NAMES]
-    lines = [
-        "# Reference",
-        "",
-        "What every experiment takes, measures, claims and shows.",
-        "`make reference` writes these pages from what the experiments declare.",
-        "`perflib list NAME` shows one of them.",
-        "",
-        "A word in braces, such as `{cpu}`, stands for what a claim is about, or for a number.",
-        "",
-        "## Experiments",
-        "",
-        *(f"- [{one['name']}](reference/{one['name']}.md): {one['question']}" for one in documents),
-        "",
-        "## Parameters of every experiment",
-        "",
-        *map(_parameter, shared.parameters),
-        "",
-        "## Claims of every comparison of two runs",
-        "",
-        *(line for claim in shared.claims for line in _claim(claim)),
-        "",
-        *_investigation(),
-    ]
-    pages = {f"reference/{one['name']}.md": _alone(one, shared) for one in documents}
-    return {"reference.md": "\n".join(lines), **pages}
-
-
-def _alone(document: Mapping[str, Any], shared: _Shared) -> str:
-    """An experiment's page: its section, and the figures of a recorded run."""
-    page = _page(document, shared, _Shared([], []))
-    notebook = document["notebook"]
-    link = f"[{notebook}.ipynb](../../notebooks/{notebook}.ipynb)"
-    page = page.replace(f"Notebook: `{notebook}.ipynb`.", f"Notebook: {link}.", 1)
-    lines = [re.sub(r"^##", "#", line) for line in page.splitlines()]
-    return "\n".join(
-        [*lines, "", "## Figures", "", f"```{{figures}} {document['name']}", "```", ""]
-    )
-
-
-def _investigation() -> Iterator[str]:
-    """The words of an investigation's cause, and the rules of its plan."""
-    from perflib.investigation.causes import CAUSES
-    from perflib.investigation.rules import RULES
-
-    yield from ("## The investigation", "", "### Words of `cause`", "")
-    yield from (f"- `{word}`: {cause.means}" for word, cause in CAUSES.items())
-    yield from ("", "### Rules, walked from the top", "")
-    for rule in RULES:
-        yield f"- `{rule.name}` ({rule.part}), when {rule.when}: `{rule.experiment}`"
-        yield f"  - why: {_readable(rule.why)}"
-        more = f", {rule.per_core_s:g} s more for each core beyond two" if rule.per_core_s else ""
-        yield f"  - for {rule.least_s:g} to {rule.most_s:g} s{more}"
-    yield ""
-
-
-class _Shared(NamedTuple):
+class Shared(NamedTuple):
     """What experiments have in common."""
 
     parameters: Sequence[Mapping[str, Any]]
     claims: Sequence[Mapping[str, Any]]
 
 
-def _shared() -> _Shared:
+def shared_by_all() -> Shared:
+    """Parameters and claims of every experiment."""
     from perflib.framework.params import Params, describe_fields
     from perflib.model.claims import CHANGED
 
-    return _Shared(describe_fields(Params), [CHANGED.documentation()])
+    return Shared(describe_fields(Params), [CHANGED.documentation()])
 
 
 def experiment_page(document: Mapping[str, Any]) -> str:
     """One experiment as Markdown, from what ``Experiment.documentation`` gives."""
-    shared = _shared()
-    return _page(document, shared, shared)
+    shared = shared_by_all()
+    return own_page(document, shared, shared)
 
 
-def _page(document: Mapping[str, Any], shared: _Shared, shown: _Shared) -> str:
+def own_page(document: Mapping[str, Any], shared: Shared, shown: Shared) -> str:
     """An experiment's own things, and below them those of the shared ones that are to be shown."""
     own = [entry for entry in document["parameters"] if entry not in shared.parameters]
     redefined = {entry["name"] for entry in own}
     others = [entry for entry in shown.parameters if entry["name"] not in redefined]
     claims = [claim for claim in document["claims"] if claim not in shared.claims]
     sections = {
-        "Parameters": map(_parameter, own),
-        "Parameters of every experiment": map(_parameter, others),
+        "Parameters": map(parameter_line, own),
+        "Parameters of every experiment": map(parameter_line, others),
         "Presets": (
             f"- `{name}`: " + ", ".join(f"`{key}={_value(value)}`" for key, value in values.items())
             for name, values in document["presets"].items()
@@ -189,7 +124,7 @@ def _page(document: Mapping[str, Any], shared: _Shared, shown: _Shared) -> str:
         "Columns of its samples (`perflib analyse` needs those marked)": map(
             _column, document["columns"]
         ),
-        "Claims": (line for claim in (*claims, *shown.claims) for line in _claim(claim)),
+        "Claims": (line for claim in (*claims, *shown.claims) for line in claim_lines(claim)),
         "Tables, `run.table(name)`": _named(document["tables"]),
         "Plots, `run.plot(name)`": _named(document["plots"]),
     }
@@ -201,7 +136,8 @@ def _page(document: Mapping[str, Any], shared: _Shared, shown: _Shared) -> str:
     return "\n".join(lines)
 
 
-def _parameter(entry: Mapping[str, Any]) -> str:
+def parameter_line(entry: Mapping[str, Any]) -> str:
+    """A parameter with its unit, default, meaning, type and bounds."""
     unit = f" [{entry['unit']}]" if entry["unit"] else ""
     bounds = "".join(f", {_SIGNS[sign]} {_value(limit)}" for sign, limit in entry["bounds"].items())
     default = f"`{entry['name']}`{unit} = `{_value(entry['default'])}`"
@@ -224,17 +160,18 @@ def _column(column: Mapping[str, Any]) -> str:
     return f"- `{column['name']}`{unit}: {column['help']} ({column['type']}{role}{needed})"
 
 
-def _claim(claim: Mapping[str, Any]) -> Iterator[str]:
+def claim_lines(claim: Mapping[str, Any]) -> Iterator[str]:
+    """A claim, its effect, and its sentences by verdict."""
     yield (
-        f"- `{_readable(claim['subject'])}` ({claim['kind']} `{claim['name']}`): "
-        f"{_readable(claim['exact'])}."
+        f"- `{readable(claim['subject'])}` ({claim['kind']} `{claim['name']}`): "
+        f"{readable(claim['exact'])}."
     )
     yield f"  - its effect: {claim['quantity']} ({claim['unit']})"
     for verdict, sentence in claim["plain"].items():
-        yield f"  - {verdict}: “{_readable(sentence)}”"
+        yield f"  - {verdict}: “{readable(sentence)}”"
 
 
-def _readable(template: str) -> str:
+def readable(template: str) -> str:
     """A template with its fields' names only: ``{size:size}`` is ``{size}``."""
     parts = string.Formatter().parse(template)
     return "".join(text + (f"{{{name}}}" if name else "") for text, name, _, _ in parts)
@@ -242,11 +179,3 @@ def _readable(template: str) -> str:
 
 def _named(described: Mapping[str, str]) -> Iterable[str]:
     return (f"- `{name}`: {what}" for name, what in described.items())
-
-
-if __name__ == "__main__":
-    os.environ["PERFLIB_CONFIG"] = "none"  # the page is everybody's
-    for file, text in reference().items():
-        path = Path(sys.argv[1], file)
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")

@@ -1,19 +1,16 @@
-"""What `perflib list` shows, and the page of the documentation that is made from the same."""
+"""What `perflib list` shows."""
 
 from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
-from perflib.cli.reference import experiment_page, reference
+from perflib.cli.reference import experiment_page
 from perflib.experiments import NAMES, get
 from tests.cli.calling import call
 from tests.cli.columns import too_wide
-
-DOCS = Path(__file__).parents[2] / "docs"
 
 
 def listed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -76,12 +73,3 @@ def test_a_parameter_is_shown_once_as_the_experiment_has_it() -> None:
     assert page.count("- `budget_s` ") == 1
     assert "- `budget_s` [s] = `20`: the longest time to measure; precision" in page
     assert "- `fifo_priority` = `none`: real-time priority" in page
-
-
-def test_the_reference_page_is_up_to_date() -> None:
-    made = reference()
-    assert set(made) == {"reference.md", *(f"reference/{name}.md" for name in NAMES)}
-    kept = {str(path.relative_to(DOCS)) for path in (DOCS / "reference").iterdir()}
-    assert kept == set(made) - {"reference.md"}
-    for file, text in made.items():
-        assert (DOCS / file).read_text(encoding="utf-8") == text, "run 'make reference'"

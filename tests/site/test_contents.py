@@ -255,3 +255,13 @@ def test_a_changed_notebook_is_executed_again(tmp_path: Path) -> None:
     before = executing.key_of(path)
     path.write_text(json.dumps({"cells": [cell("code", "2")]}))
     assert executing.key_of(path) != before
+
+
+def test_the_reference_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFLIB_CONFIG", "none")
+    made = site_module("reference_pages").reference()
+    assert set(made) == {"reference.md", *(f"reference/{name}.md" for name in NAMES)}
+    kept = {str(path.relative_to(DOCS)) for path in (DOCS / "reference").iterdir()}
+    assert kept == set(made) - {"reference.md"}
+    for file, text in made.items():
+        assert (DOCS / file).read_text(encoding="utf-8") == text, "run 'make reference'"
