@@ -35,6 +35,7 @@ class _Cpu(_Shape):
     die: Group
     node: Group
     siblings: list[Number] = []
+    kernel_siblings: list[Number] | None = None
     where: str
 
 

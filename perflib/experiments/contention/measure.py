@@ -32,7 +32,8 @@ _MOST_TIMES = 3  # as many repeats as requested, where others take the cores
 def distance(a: int, b: int, places: Topology, found: Sequence[Cache]) -> str:
     """How far apart two cores are: one of ``DISTANCES``."""
     if b in places.cpu(a).siblings:
-        return "sibling"
+        kernel = places.cpu(a).kernel_siblings
+        return "sibling" if kernel is None or b in kernel else "sibling (measured)"
     if places.cpu(a).node != places.cpu(b).node:
         return "far"
     last = max((cache.level for cache in found if cache.kind == "unified"), default=0)

@@ -23,6 +23,7 @@ from perflib.kernels import Build, build, record
 from perflib.machine.activity.activity import cpu_times
 from perflib.machine.activity.interrupts import core_activity
 from perflib.machine.activity.tasks import TaskWatch
+from perflib.machine.hardware.topology import topology
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Out, WorkerError
 from perflib.measure.schedule import Columns
@@ -53,6 +54,7 @@ def plan(params: KvParams) -> dict[str, Any]:
     cores = params.resolved_cores()
     copied = params.job in ("kernel", "program")
     found = {"cores": cores, "copies": copies_for(params.code_kib) if copied else None}
+    found["notes"] = topology().notes_of(cores)
     if params.job != "kernel":
         _trials(params, found, cores)  # a wrong job fails here
     return found
@@ -97,6 +99,7 @@ def take(params: KvParams, session: Session) -> str:
             params, len(cores), trial, lambda samples: kv_table(samples).half_width
         )
         session.note(trials)
+    session.problems += plan.get("notes", [])
     session.provenance["softirqs"] = {
         str(cpu): {
             "ticks": spent.softirq,

@@ -90,7 +90,7 @@ def _every(cores: Sequence[int]) -> list[Pair]:
 
 def _named(cores: Sequence[int]) -> list[Pair]:
     """Of each core and private cache that the kernel names, each CPU with the next one."""
-    places, found = topology(), set()
+    places, found = topology(measured=False), set()
     groups = [places.cpu(cpu).siblings for cpu in cores]
     groups += [one.shared_cpus for one in caches() if one.level <= 2]  # private ones
     for group in groups:
