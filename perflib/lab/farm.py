@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from perflib.fleet.analysis import outliers
+from perflib.experiments.correctness.table import PER, count_text, one_in
+from perflib.fleet.analysis import correct, outliers
 from perflib.fleet.analysis.comparisons import ALPHA, THRESHOLD_PERCENT, Farm, compare_farm
 from perflib.fleet.analysis.simulated import SIMULATED, SimulatedFarm, simulated_farm
 from perflib.fleet.analysis.table import farm_table, wrong_results
@@ -41,6 +42,7 @@ def farm(
     *,
     threshold_percent: float = THRESHOLD_PERCENT,
     wrong: Sequence[Finding] = (),
+    computed: pd.DataFrame | None = None,
 ) -> FarmView:
     """Compare the machines of a farm.
 
@@ -52,8 +54,9 @@ def farm(
         (`perflib.fleet.analysis.comparisons`).
     threshold_percent
         The least slowdown that matters.
-    wrong
-        With two tables: `perflib.fleet.analysis.table.wrong_results`.
+    wrong, computed
+        With two tables: `perflib.fleet.analysis.table.wrong_results`, and
+        `perflib.fleet.analysis.correct.counts`.
 
     Raises
     ------
@@ -66,6 +69,7 @@ def farm(
     if source is None or isinstance(source, str | Path):
         plan = Path(source) if source else None
         (levels, nodes), wrong = farm_table(plan), wrong_results(plan)
+        computed = correct.counts(plan)
     else:
         levels, nodes = source[:2]
     for name, table, wanted in (("levels", levels, _LEVELS), ("nodes", nodes, _NODES)):
@@ -74,7 +78,9 @@ def farm(
             where = "perflib.fleet.analysis.comparisons"
             msg = f"the table of {name} lacks {', '.join(missing)}: see {where}"
             raise UserError(msg)
-    return FarmView(levels, nodes, threshold_percent, wrong)
+    return FarmView(
+        levels, nodes, threshold_percent, wrong, correct.NONE if computed is None else computed
+    )
 
 
 def farm_question(namespace: MutableMapping[str, Any]) -> dict[str, Any]:
@@ -107,6 +113,7 @@ class FarmView:
     nodes: pd.DataFrame
     threshold_percent: float = THRESHOLD_PERCENT
     wrong: Sequence[Finding] = ()
+    computed: pd.DataFrame = field(default_factory=correct.NONE.copy)
 
     def __repr__(self) -> str:
         nodes, runs = self.levels["node"].nunique(), self.levels["run"].nunique()
@@ -130,7 +137,8 @@ class FarmView:
     @cached_property
     def findings(self) -> Findings:
         """Wrong results, then what stands out, and what does not; those are corrected together."""
-        return Findings([*self.wrong, *outliers.findings(self.compared, self.label)])
+        pooled = correct.findings(self.computed)
+        return Findings([*self.wrong, *pooled, *outliers.findings(self.compared, self.label)])
 
     @cached_property
     def found(self) -> Findings:
@@ -172,6 +180,17 @@ class FarmView:
                 }
             )
         )
+
+    def correctness(self) -> Table:
+        """How rare wrong results are, by model and class of instructions, over all nodes."""
+        from perflib.lab.tables import table
+
+        found = correct.rates(self.computed)
+        rate = [f"rate_per_1e9{end}" for end in ("", "_low", "_high")]
+        found["at most 1 in"] = [one_in(high / PER) for high in found[rate[2]]]
+        for name in ("operations", "wrong"):
+            found[name] = [count_text(one) for one in found[name]]
+        return table(found.drop(columns=rate).rename(columns={"wrong_on": "wrong on"}))
 
     def slowest(self, experiment: str | None = None) -> list[str]:
         """The nodes, the slowest first."""

@@ -35,6 +35,7 @@ def write_farm_report(
     outcomes: pd.DataFrame | None = None,
     threshold_percent: float = THRESHOLD_PERCENT,
     wrong: Sequence[Finding] = (),
+    computed: pd.DataFrame | None = None,
 ) -> list[str]:
     """Write the report of a farm.
 
@@ -51,8 +52,9 @@ def write_farm_report(
         are not done are listed.
     threshold_percent
         The least slowdown that matters.
-    wrong
-        Of `perflib.fleet.analysis.table.wrong_results`: they come first.
+    wrong, computed
+        Of `perflib.fleet.analysis.table.wrong_results`, which come first, and
+        `perflib.fleet.analysis.correct.counts`.
 
     Returns
     -------
@@ -65,7 +67,9 @@ def write_farm_report(
     MeasurementError
         The file cannot be written.
     """
-    view = farm((levels, nodes), threshold_percent=threshold_percent, wrong=wrong)
+    view = farm(
+        (levels, nodes), threshold_percent=threshold_percent, wrong=wrong, computed=computed
+    )
     sentences = statements(view.findings)
     found = [one.sentence for one in sentences if one.verdict == "supported"]
     others = [one.sentence for one in sentences if one.verdict != "supported"]
@@ -82,6 +86,7 @@ def write_farm_report(
         overview=view.overview().html() if view.findings else "",
         threshold=f"{threshold_percent:g}",
         common=_common(view),
+        correctness=view.correctness().html() if len(view.computed) else "",
         sections=[_section(view, name) for name in view.experiments],
         verdicts=verdicts(shown).html() if shown else "",
         more=len(view.findings) - len(shown),

@@ -14,6 +14,7 @@ from perflib.experiments import get
 from perflib.experiments.contention.measure import core_sets
 from perflib.experiments.core_pairs import analyse
 from perflib.experiments.core_pairs.sharing import SharingParams
+from perflib.experiments.kv_per_core import KvParams
 from perflib.experiments.kv_per_core import measure as kv
 from perflib.experiments.memory_load.measure import pairs_of
 from perflib.framework import params
@@ -130,7 +131,7 @@ def test_pairs_of_cpus_that_are_not_there_are_left_out() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_one_thread_of_a_core_is_measured_but_sharing_tries_all_that_the_kernel_names() -> None:
-    kv_params = get("kv_per_core").params({})
+    kv_params = KvParams()
     planned = kv.plan(kv_params)
     assert planned["cores"] == [0, 2, 3]
     assert ONE_CORE in planned["notes"][0]
