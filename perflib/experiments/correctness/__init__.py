@@ -53,6 +53,13 @@ class CorrectnessParams(Params):
         ge=0.05, le=10_000,
     )  # fmt: skip
 
+    opinion_s: float = parameter(
+        0.0,
+        "how long OpenDCDiag, where its command is installed, tests the same cores afterwards; "
+        "0: not at all",
+        "s", ge=0, le=86_400,
+    )  # fmt: skip
+
     @model_validator(mode="after")
     def _names_exist(self) -> Self:
         known_names("classes", "class", self.classes, tuple(CLASSES), alone=["all"])
@@ -112,7 +119,10 @@ class Correctness(Experiment):
         "wrong": "every sample with wrong results: where, expected, found, which bits",
     }
     plots = {"limits": "how rare wrong results are at least, by core and class"}
-    presets = {"quick": {"budget_s": 20.0}, "full": {"budget_s": 600.0, "cores": "all"}}
+    presets = {
+        "quick": {"budget_s": 20.0},
+        "full": {"budget_s": 600.0, "cores": "all", "opinion_s": 120.0},
+    }
 
     def _steps(self) -> Steps[CorrectnessParams]:
         from perflib.experiments.correctness import analyse, measure
