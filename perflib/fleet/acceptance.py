@@ -373,15 +373,14 @@ class _Judge:
 
 def _settings(unlike: Sequence[Mapping[str, Any]]) -> list[Reason]:
     """In what a refused node differs: an association, which an operator can try."""
-    if len(unlike) < 2:
-        return [Reason("setting", one) for one in unlike]
     listed = [
-        f"{one['name']} {one['mine']} ({one['many']} of {one['of']}: {one['theirs']})"
+        f"its {one['name']} is {one['mine']}, {one['many']} of {one['of']} others have "
+        f"{one['theirs']}"
         for one in unlike[:_MOST_SETTINGS]
     ]
-    more = len(unlike) - len(listed)
-    listed += [f"{more} more"] if more else []
-    return [Reason("settings", {"count": len(unlike), "listed": listed})]
+    if len(unlike) > _MOST_SETTINGS:
+        listed.append(f"and {len(unlike) - _MOST_SETTINGS} more")
+    return [Reason("settings", {"listed": "; ".join(listed)})] if listed else []
 
 
 def _neighbour(runs: Iterable[_Measured]) -> tuple[float, int] | None:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from perflib.stats.decide import Reason
 
 MOST_SENTENCES, MOST_CHARS = 7, 80
-_OF_SETTINGS = ("setting", "settings")  # what an operator may change: not cut off
 _FAMILIES = {
     "perflib_accept_verdict": "1 for the verdict that the label names.",
     "perflib_accept_slower_percent": "How much slower than the nodes of the model.",
@@ -74,7 +73,7 @@ class Words:
         if verdict == "refused" and not any(one.verdict == "supported" for one in wrong):
             more = more[1:]
         found = [head, *more[:2]]
-        found += [self._remark(one) for one in remarks if one.code in _OF_SETTINGS]
+        found += [self._remark(one) for one in remarks if one.code == "settings"]  # not cut off
         if within := [_one(one) for one in compared if "cpu" not in one.about]:
             found.append(f"Compared: {'; '.join(within)}.")
         again = [one for one in compared if one.reasons[0].code == "not_again"]

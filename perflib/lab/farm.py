@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from perflib.experiments.correctness.table import PER, count_text, one_in
 from perflib.fleet.analysis import correct, outliers
 from perflib.fleet.analysis.comparisons import ALPHA, THRESHOLD_PERCENT, Farm, compare_farm
 from perflib.fleet.analysis.simulated import SIMULATED, SimulatedFarm, simulated_farm
-from perflib.fleet.analysis.table import farm_table, wrong_results
+from perflib.fleet.analysis.table import farm_table
 from perflib.lab.interface import Findings, Sentences
 from perflib.lab.notebook import given_names
 from perflib.model.errors import UserError, choose
@@ -42,7 +41,6 @@ def farm(
     *,
     threshold_percent: float = THRESHOLD_PERCENT,
     wrong: Sequence[Finding] = (),
-    computed: pd.DataFrame | None = None,
 ) -> FarmView:
     """Compare the machines of a farm.
 
@@ -54,9 +52,8 @@ def farm(
         (`perflib.fleet.analysis.comparisons`).
     threshold_percent
         The least slowdown that matters.
-    wrong, computed
-        With two tables: `perflib.fleet.analysis.table.wrong_results`, and
-        `perflib.fleet.analysis.correct.counts`.
+    wrong
+        With two tables: `perflib.fleet.analysis.correct.all_findings`.
 
     Raises
     ------
@@ -68,8 +65,7 @@ def farm(
         raise UserError(msg)
     if source is None or isinstance(source, str | Path):
         plan = Path(source) if source else None
-        (levels, nodes), wrong = farm_table(plan), wrong_results(plan)
-        computed = correct.counts(plan)
+        (levels, nodes), wrong = farm_table(plan), correct.all_findings(plan)
     else:
         levels, nodes = source[:2]
     for name, table, wanted in (("levels", levels, _LEVELS), ("nodes", nodes, _NODES)):
@@ -78,9 +74,7 @@ def farm(
             where = "perflib.fleet.analysis.comparisons"
             msg = f"the table of {name} lacks {', '.join(missing)}: see {where}"
             raise UserError(msg)
-    return FarmView(
-        levels, nodes, threshold_percent, wrong, correct.NONE if computed is None else computed
-    )
+    return FarmView(levels, nodes, threshold_percent, wrong)
 
 
 def farm_question(namespace: MutableMapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +107,6 @@ class FarmView:
     nodes: pd.DataFrame
     threshold_percent: float = THRESHOLD_PERCENT
     wrong: Sequence[Finding] = ()
-    computed: pd.DataFrame = field(default_factory=correct.NONE.copy)
 
     def __repr__(self) -> str:
         nodes, runs = self.levels["node"].nunique(), self.levels["run"].nunique()
@@ -137,8 +130,7 @@ class FarmView:
     @cached_property
     def findings(self) -> Findings:
         """Wrong results, then what stands out, and what does not; those are corrected together."""
-        pooled = correct.findings(self.computed)
-        return Findings([*self.wrong, *pooled, *outliers.findings(self.compared, self.label)])
+        return Findings([*self.wrong, *outliers.findings(self.compared, self.label)])
 
     @cached_property
     def found(self) -> Findings:
@@ -185,12 +177,10 @@ class FarmView:
         """How rare wrong results are, by model and class of instructions, over all nodes."""
         from perflib.lab.tables import table
 
-        found = correct.rates(self.computed)
-        rate = [f"rate_per_1e9{end}" for end in ("", "_low", "_high")]
-        found["at most 1 in"] = [one_in(high / PER) for high in found[rate[2]]]
-        for name in ("operations", "wrong"):
-            found[name] = [count_text(one) for one in found[name]]
-        return table(found.drop(columns=rate).rename(columns={"wrong_on": "wrong on"}))
+        rows = [row for one in self.wrong for row in one.evidence.get("by_class", [])]
+        names = {"most": "at most 1 in", "bad": "nodes that erred", "where": "wrong on"}
+        shown = pd.DataFrame([{**row, "where": ", ".join(row["where"])} for row in rows])
+        return table(shown.drop(columns="rate", errors="ignore").rename(columns=names))
 
     def slowest(self, experiment: str | None = None) -> list[str]:
         """The nodes, the slowest first."""

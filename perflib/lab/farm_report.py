@@ -35,7 +35,6 @@ def write_farm_report(
     outcomes: pd.DataFrame | None = None,
     threshold_percent: float = THRESHOLD_PERCENT,
     wrong: Sequence[Finding] = (),
-    computed: pd.DataFrame | None = None,
 ) -> list[str]:
     """Write the report of a farm.
 
@@ -52,9 +51,8 @@ def write_farm_report(
         are not done are listed.
     threshold_percent
         The least slowdown that matters.
-    wrong, computed
-        Of `perflib.fleet.analysis.table.wrong_results`, which come first, and
-        `perflib.fleet.analysis.correct.counts`.
+    wrong
+        Of `perflib.fleet.analysis.correct.all_findings`: they come first.
 
     Returns
     -------
@@ -67,9 +65,7 @@ def write_farm_report(
     MeasurementError
         The file cannot be written.
     """
-    view = farm(
-        (levels, nodes), threshold_percent=threshold_percent, wrong=wrong, computed=computed
-    )
+    view = farm((levels, nodes), threshold_percent=threshold_percent, wrong=wrong)
     sentences = statements(view.findings)
     found = [one.sentence for one in sentences if one.verdict == "supported"]
     others = [one.sentence for one in sentences if one.verdict != "supported"]
@@ -86,7 +82,7 @@ def write_farm_report(
         overview=view.overview().html() if view.findings else "",
         threshold=f"{threshold_percent:g}",
         common=_common(view),
-        correctness=view.correctness().html() if len(view.computed) else "",
+        correctness=made.html() if (made := view.correctness()).rows else "",
         sections=[_section(view, name) for name in view.experiments],
         verdicts=verdicts(shown).html() if shown else "",
         more=len(view.findings) - len(shown),

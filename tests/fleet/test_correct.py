@@ -10,16 +10,13 @@ import pandas as pd
 import pytest
 
 from perflib import experiments
-from perflib.fleet.analysis.correct import NONE, counts, findings, rates
+from perflib.fleet.analysis.correct import all_findings, counts, findings
+from perflib.fleet.analysis.table import farm_table
 from perflib.lab.farm import farm
 from perflib.lab.farm_report import write_farm_report
 from perflib.model.run import Run
 from perflib.store import run_files
-from perflib.store.query import query
 from tests.fleet.test_table import home, plan, saved
-
-CORRECTNESS = experiments.get("correctness")
-CPUS, CLASSES = (0, 1), ("integer", "vnni")
 
 __all__ = ["home"]  # a store of its own
 
@@ -28,21 +25,18 @@ def made(seed: int = 1, wrong: float = 0.0, operations: int = 10**6) -> pd.DataF
     """Rounds of one node, in which cpu1 errs in ``vnni`` at a rate that scatters from round on."""
     rng = np.random.default_rng(seed)
     rows = [
-        {
-            "round": round_, "state": "warm", "cpu": cpu, "class": name, "operations": operations,
-            "wrong": rng.poisson(wrong * operations * rng.gamma(2.0, 0.5))
-            if (cpu, name) == (1, "vnni") else 0,
-            "expected": "", "found": "", "ok": True,
-        }
-        for round_ in range(10) for cpu in CPUS for name in CLASSES
+        (round_, "warm", cpu, name, operations, (cpu, name) == (1, "vnni")
+         and rng.poisson(wrong * operations * rng.gamma(2.0, 0.5)), "", "", True)
+        for round_ in range(10) for cpu in (0, 1) for name in ("integer", "vnni")
     ]  # fmt: skip
-    return pd.DataFrame(rows)
+    names = ["round", "state", "cpu", "class", "operations", "wrong", "expected", "found", "ok"]
+    return pd.DataFrame(rows, columns=names).astype({"wrong": int})
 
 
 def stored(host: str, table: pd.DataFrame, model: str = "A") -> None:
     machine = {"hostname": host, "processor": model}
     provenance = {"machine": machine, "start": "2026-11-20T12:00:00.000+00:00"}
-    params = CORRECTNESS.params({}).model_dump(mode="json")
+    params = experiments.get("correctness").params({}).model_dump(mode="json")
     run_files.save(Run(f"correctness-{host}", "correctness", params, table, provenance))
 
 
@@ -57,9 +51,13 @@ def test_null_of_healthy_nodes_is_the_rule_of_three_by_model() -> None:
     assert (first.verdict, second.verdict) == ("refuted", "refuted")
     assert "at most 1 in 1.3 × 10⁴" in second.plain
     assert "Of 5 nodes 0 showed a wrong result: at most 45 %" in first.reason
-    table = rates(counts())
-    assert list(table["model"] + table["class"]) == ["Ainteger", "Avnni", "Binteger", "Bvnni"]
-    assert set(table["wrong_on"]) == {""}
+    rows = [row for one in (first, second) for row in one.evidence["by_class"]]
+    assert [row["model"] + row["class"] for row in rows] == [
+        "Ainteger",
+        "Avnni",
+        "Binteger",
+        "Bvnni",
+    ]
 
 
 def test_wrong_ones_are_named_by_node_core_and_class(tmp_path: Path) -> None:
@@ -67,36 +65,28 @@ def test_wrong_ones_are_named_by_node_core_and_class(tmp_path: Path) -> None:
         stored(f"a{number}", made(number))
     stored("bad", made(7, wrong=1e-6))
     saved("a1", 20, {0: 40.0, 1: 41.0})  # levels, of another experiment
-    found = counts()
-    wrong = int(found["wrong"].sum())
+    wrong = int(counts()["wrong"].sum())
     assert wrong > 1
-    (said,) = findings(found)
-    assert said.verdict == "supported"
+    (said,) = all_findings()
+    assert (said.verdict, said.low <= 1e9 * wrong / 2e8 <= said.high) == ("supported", True)
     assert f"{wrong} of 2.0 × 10⁸ results are wrong on 5 nodes" in said.plain
     assert f"bad cpu1 (vnni: {wrong} of 10⁷)" in said.plain
-    row = rates(found).set_index("class").loc["vnni"]
-    assert row["rate_per_1e9_low"] <= 1e9 * wrong / 1e8 <= row["rate_per_1e9_high"]
     assert said.plain in [one.plain for one in farm().found]
     out = tmp_path / "farm.html"
-    write_farm_report(*_tables(), out, computed=found)
+    write_farm_report(*farm_table(), out, wrong=[said])
     page = out.read_text()
     assert "How rare wrong results are" in page
-    assert f"bad cpu1 (vnni: {wrong} of 10⁷)" in page
-
-
-def _tables() -> tuple[pd.DataFrame, pd.DataFrame]:
-    view = farm()
-    return view.levels, view.nodes
+    assert page.count(f"bad cpu1 (vnni: {wrong} of 10⁷)") > 1
 
 
 def test_the_limit_of_nodes_covers_where_one_in_twelve_is_bad() -> None:
     """Bad nodes differ by orders of magnitude in how often they err, which is no binomial noise."""
     rng, covered = np.random.default_rng(3), []
     for _ in range(200):
-        rates_ = np.where(rng.random(30) < 1 / 12, 1e-5 * 10 ** rng.uniform(0, 2, 30), 0.0)
+        share = np.where(rng.random(30) < 1 / 12, 1e-5 * 10 ** rng.uniform(0, 2, 30), 0.0)
         table = pd.DataFrame({
             "node": [f"n{one}" for one in range(30)], "model": "A", "cpu": 0, "class": "vnni",
-            "trials": 1, "operations": 1e6, "wrong": rng.poisson(1e6 * rates_).astype(float),
+            "trials": 1, "operations": 1e6, "wrong": rng.poisson(1e6 * share).astype(float),
         })  # fmt: skip
         (said,) = findings(table)
         covered.append(said.reasons[0].numbers["share"] >= 100 / 12)
@@ -109,22 +99,14 @@ def test_the_limit_of_nodes_covers_where_one_in_twelve_is_bad() -> None:
 ])  # fmt: skip
 def test_rows_that_no_run_makes_or_uses_are_left_out(odd: dict[str, Any]) -> None:
     stored("a1", made().assign(**odd))
-    assert counts().empty
     assert findings(counts()) == []
 
 
 def test_without_such_a_run_nothing_is_said(tmp_path: Path) -> None:
     saved("n1", 20, {0: 40.0, 1: 41.0})
-    assert counts().empty
-    assert rates(NONE).empty
+    assert findings(counts()) == []
     assert not farm().correctness().rows
     folder = plan(tmp_path / "plan", "node\nn1\n", "k1,n1,kv_per_core,n1-20,imported,\n")
-    stored("a1", made())
-    assert len(counts()) == 4
-    assert counts(folder).empty  # not of the plan
-
-
-def test_a_table_without_ok_counts_all() -> None:
     stored("a1", made().drop(columns="ok"))
     assert counts()["operations"].sum() == 4e7
-    assert "ok" not in query("SELECT * FROM correctness LIMIT 1")
+    assert counts(folder).empty  # not of the plan

@@ -1,8 +1,8 @@
 """A second opinion of the same cores: OpenDCDiag, where its command is installed.
 
 Its log is read line by line: what is not known is passed over, and a log that ends in the middle
-has what stands before. (Lines: https://github.com/opendcdiag/opendcdiag, ``framework/logging.cpp``;
-a ``test`` has a ``result`` and, where it failed, ``threads`` with a ``state`` and an ``id``.)
+has what stands before. (https://github.com/opendcdiag/opendcdiag, ``framework/logging.cpp``: a
+``test`` has a ``result`` and, where it failed, ``threads`` with an ``id`` and a ``state``.)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from perflib.stats.decide import Decision, Reason
 from perflib.stats.interval import Interval
 
 COMMAND = "opendcdiag"
-_GRACE_S = 120.0  # its last test may go on for so long
+_GRACE_S = 120.0  # its last test may take so long
 _MOST_BYTES = 64 << 20  # of its log
 _WIDE = 60  # characters of a name
 _AGAIN = 2  # failures of a core, of which one alone decides nothing
@@ -42,8 +42,8 @@ def ask(cores: Sequence[int], time_s: float) -> tuple[dict[str, Any], str]:
         return {}, f"no second opinion: {COMMAND} is not on PATH"
     with tempfile.TemporaryDirectory(prefix="perflib-") as folder:
         log = Path(folder) / "log.yaml"
-        argv = [path, "-Y", "-o", str(log), "-T", f"{time_s * 1e3:.0f}", "--strict-runtime",
-                f"--cpuset={','.join(map(str, cores))}"]  # fmt: skip
+        argv = [path, "-Y", "-o", str(log), "-T", f"{time_s * 1e3:.0f}", "--strict-runtime"]
+        argv.append(f"--cpuset={','.join(map(str, cores))}")
         try:
             ran = run_alone(argv, timeout_s=time_s + _GRACE_S)
             with log.open(encoding="utf-8", errors="replace") as file:
@@ -60,10 +60,7 @@ def parsed(text: str) -> dict[str, Any]:
     """Its version, how many tests had which result, and how often which CPU failed in which."""
     version, test, result, cpu = "", "", "", -1
     results, failed = Counter[str](), Counter[tuple[str, int]]()
-    for line in text.splitlines():
-        match = _LINE.match(line)
-        if match is None:
-            continue
+    for match in filter(None, map(_LINE.match, text.splitlines())):
         name, value = match[1], match[2].strip("'\"")[:_WIDE]
         if name == "version":
             version = version or value
@@ -78,9 +75,7 @@ def parsed(text: str) -> dict[str, Any]:
             cpu = int(number[1])
         elif name == "state" and value == "failed" and result == "fail":
             failed[test, cpu] += 1
-    listed = [
-        {"test": test, "cpu": cpu, "times": times} for (test, cpu), times in sorted(failed.items())
-    ]
+    listed = [{"test": test, "cpu": cpu, "times": n} for (test, cpu), n in sorted(failed.items())]
     return {"version": version, "results": dict(results), "failed": listed}
 
 
@@ -89,30 +84,26 @@ def findings(said: Mapping[str, Any]) -> list[Finding]:
     results: Mapping[str, int] = said.get("results", {})
     if not results:
         return []
-    times, tests = Counter[int](), dict[int, list[str]]()
+    times = Counter[str]()
     for one in said.get("failed", []):
-        times[one["cpu"]] += one["times"]
-        tests.setdefault(one["cpu"], []).append(one["test"])
-    where = [
-        f"{f'cpu{cpu}' if cpu >= 0 else 'a core'} in {', '.join(tests[cpu])}"
-        for cpu in sorted(times)
-    ]
-    failed, count = results.get("fail", 0), sum(results.values())
-    others = {name: n for name, n in results.items() if name not in ("pass", "skip", "fail")}
-    remarks = [Reason("unfinished", {"results": [f"{name} {n}" for name, n in others.items()]})]
+        times[f"cpu{one['cpu']}" if one["cpu"] >= 0 else "a core"] += one["times"]
+    tests = sorted({one["test"] for one in said.get("failed", [])})
+    others = [f"{name} {n}" for name, n in results.items() if name not in ("pass", "skip", "fail")]
+    remarks = (Reason("unfinished", {"results": others}),) if others else ()
     decision = Decision("refuted", (Reason("passed", {"skipped": results.get("skip", 0)}),))
-    if any(number >= _AGAIN for cpu, number in times.items() if cpu >= 0):
-        decision = Decision("supported", (Reason("failed"), *remarks[: len(others)]))
-    elif failed:
-        decision = Decision("inconclusive", (Reason("failed_once"), *remarks[: len(others)]))
+    if any(number >= _AGAIN for core, number in times.items() if core != "a core"):
+        decision = Decision("supported", (Reason("failed"), *remarks))
+    elif results.get("fail"):
+        decision = Decision("inconclusive", (Reason("failed_once"), *remarks))
     elif others or not results.get("pass"):
-        decision = Decision("inconclusive", tuple(remarks) if others else (Reason("skipped"),))
+        decision = Decision("inconclusive", remarks or (Reason("skipped"),))
     facts = {
-        "where": where or ["a core that it does not name"],
+        "where": sorted(times) or ["a core"],
+        "tests": tests or ["a test"],
         "passed": results.get("pass", 0),
         "version": said.get("version") or "of unknown version",
         "cpus": format_cpus(said.get("cores", [])),
     }
+    share = 100 * results.get("fail", 0) / max(1, sum(results.values()))
     evidence = {**said, "p_holm": 0.0 if decision.verdict == "supported" else 1.0}
-    share = 100 * failed / count
     return [OPINION.found(decision, Interval(share, share, share), facts=facts, evidence=evidence)]

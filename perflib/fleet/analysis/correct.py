@@ -7,17 +7,17 @@ from typing import Any
 
 import pandas as pd
 
-from perflib.experiments.correctness.table import PER, count_text, one_in, weakest
-from perflib.fleet.analysis.table import farm_table, runs_of
+from perflib.experiments.correctness.table import PER, count_text, one_in
+from perflib.fleet.analysis.table import farm_table, runs_of, wrong_results
 from perflib.model.claim import read_claims
 from perflib.model.finding import Finding
-from perflib.stats.counted import clopper_pearson, rate
+from perflib.stats.counted import rate
 from perflib.stats.decide import Decision, Reason
 from perflib.stats.interval import Interval
 
 CLAIMS = read_claims(__file__)
-COLUMNS = ("node", "model", "cpu", "class", "trials", "operations", "wrong")
-NONE = pd.DataFrame(columns=list(COLUMNS))
+NONE = pd.DataFrame(columns=["node", "model", "cpu", "class", "trials", "operations", "wrong"])
+_SUMS = ["trials", "operations", "wrong"]
 _MOST_NAMED = 3
 _COUNTS = """
     SELECT run, cpu, class, count(*) AS trials, sum(operations)::DOUBLE AS operations,
@@ -25,13 +25,12 @@ _COUNTS = """
     FROM (SELECT run, cpu, class, try_cast(operations AS BIGINT) AS operations,
             try_cast(wrong AS BIGINT) AS wrong
         FROM correctness{used})
-    WHERE operations > 0 AND wrong BETWEEN 0 AND operations AND cpu IS NOT NULL
-        AND class IS NOT NULL
+    WHERE operations > 0 AND wrong BETWEEN 0 AND operations
     GROUP BY ALL"""
 
 
 def counts(plan: Path | None = None) -> pd.DataFrame:
-    """What was computed: one row a node, core and class, with `COLUMNS`; no run: none.
+    """What was computed: one row a node, core and class, with the columns of `NONE`.
 
     Samples that are not used, or that no run can have made, are left out.
 
@@ -49,76 +48,60 @@ def counts(plan: Path | None = None) -> pd.DataFrame:
     found = query(_COUNTS.format(used=" WHERE ok" if "ok" in known else ""))
     found["node"] = found["run"].map(runs.set_index("run")["node"])
     found["model"] = found["node"].map(nodes.set_index("node")["model"])
-    by = ["node", "model", "cpu", "class"]
-    return (
-        found.dropna(subset=by).groupby(by, as_index=False)[["trials", "operations", "wrong"]].sum()
-    )
+    return found.groupby(list(NONE.columns[:4]), as_index=False)[_SUMS].sum()  # without NaN
 
 
-def rates(found: pd.DataFrame, by: tuple[str, ...] = ("model", "class")) -> pd.DataFrame:
-    """One row a group of `counts`: nodes, counts, ``rate_per_1e9`` with its 95 % interval.
-
-    ``wrong_on`` names the cores with wrong results, the most first.
-    """
-    rows = []
-    for key, mine in found.groupby(list(by), sort=True):
-        pooled = rate(float(mine["wrong"].sum()), float(mine["operations"].sum()))
-        rows.append({
-            **dict(zip(by, key, strict=True)),
-            "nodes": mine["node"].nunique(),
-            **mine[["trials", "operations", "wrong"]].sum(),
-            **{f"rate_per_1e9{end}": PER * one
-               for end, one in zip(("", "_low", "_high"), pooled, strict=True)},
-            "wrong_on": ", ".join(_wrong_on(mine)),
-        })  # fmt: skip
-    ends = [f"rate_per_1e9{end}" for end in ("", "_low", "_high")]
-    return pd.DataFrame(rows, columns=[*by, "nodes", *COLUMNS[4:], *ends, "wrong_on"])
-
-
-def _wrong_on(found: pd.DataFrame) -> list[str]:
-    bad = found[found["wrong"] > 0].sort_values("wrong", ascending=False, kind="stable")
-    return [
-        f"{row['node']} cpu{row['cpu']} ({row['class']}: {count_text(row['wrong'])} of "
-        f"{count_text(row['operations'])})"
-        for row in bad.to_dict("records")
-    ]
+def all_findings(plan: Path | None = None) -> list[Finding]:
+    """What is known of wrong results: those of nodes and cores first, then all pooled."""
+    return [*wrong_results(plan), *findings(counts(plan))]
 
 
 def findings(found: pd.DataFrame) -> list[Finding]:
-    """Of each model how rare wrong results are; one with wrong results names the cores."""
-    by_class = rates(found)
-    return [
-        _of_model(str(model), mine, by_class[by_class["model"] == model])
-        for model, mine in found.groupby("model", sort=True)
-    ]
+    """Of each model how rare wrong results are; the evidence has the same of each class."""
+    return [_of_model(str(model), mine) for model, mine in found.groupby("model", sort=True)]
 
 
-def _of_model(model: str, found: pd.DataFrame, by_class: pd.DataFrame) -> Finding:
-    wrong, operations = float(found["wrong"].sum()), float(found["operations"].sum())
-    pooled = rate(wrong, operations)
-    nodes, bad = found["node"].nunique(), found.loc[found["wrong"] > 0, "node"].nunique()
-    share = rate(0, nodes).high if not bad else float(clopper_pearson(bad, nodes)[1])
-    least = weakest(by_class.reset_index(drop=True))
-    where = _wrong_on(found)
-    more = [f"{len(where) - _MOST_NAMED} more"] if len(where) > _MOST_NAMED else []
-    facts: dict[str, Any] = {
-        "nodes": nodes, "operations": count_text(operations), "wrong": count_text(wrong),
-        "rate": one_in(pooled.effect), "most": one_in(pooled.high),
-        "where": [*where[:_MOST_NAMED], *more],
-    }  # fmt: skip
-    numbers = {"trials": int(found["trials"].sum()), "nodes": nodes, "bad": bad}
-    reasons = (
-        Reason("nodes", {**numbers, "share": 100 * share}),
-        Reason("weakest", {
-            "name": least["class"], "wrong": count_text(least["wrong"]),
-            "operations": count_text(least["operations"]),
-            "most": one_in(least["rate_per_1e9_high"] / PER),
-        }),
-    )  # fmt: skip
+def _of_model(model: str, found: pd.DataFrame) -> Finding:
+    pooled, said = _pooled(found)
+    classes = {str(name): _pooled(mine) for name, mine in found.groupby("class", sort=True)}
+    least = max(classes, key=lambda name: classes[name][0].high)
+    share = 100 * rate(said["bad"], said["nodes"]).high
+    more = [f"{len(said['where']) - _MOST_NAMED} more"] if len(said["where"]) > _MOST_NAMED else []
     return CLAIMS["farm_computes"].found(
-        Decision("supported" if wrong else "refuted", reasons),
+        Decision(
+            "supported" if said["where"] else "refuted",
+            (
+                Reason("nodes", {**said, "share": share}),
+                Reason("weakest", {"name": least, **classes[least][1]}),
+            ),
+        ),
         Interval(*(PER * end for end in pooled)),
         about={"model": model},
-        facts=facts,
-        evidence={"operations": operations, "wrong": wrong, "nodes": nodes, "wrong_on": where},
+        facts={**said, "where": [*said["where"][:_MOST_NAMED], *more]},
+        evidence={
+            "by_class": [
+                {"model": model, "class": name, **one} for name, (_, one) in classes.items()
+            ]
+        },
     )
+
+
+def _pooled(found: pd.DataFrame) -> tuple[Interval, dict[str, Any]]:
+    """The rate of some counts, and what is said of it; ``where``: the most wrong cores first."""
+    wrong, operations = float(found["wrong"].sum()), float(found["operations"].sum())
+    bad = found[found["wrong"] > 0].sort_values("wrong", ascending=False, kind="stable")
+    pooled = rate(wrong, operations)
+    return pooled, {
+        "nodes": found["node"].nunique(),
+        "bad": bad["node"].nunique(),
+        "trials": int(found["trials"].sum()),
+        "wrong": count_text(wrong),
+        "operations": count_text(operations),
+        "rate": one_in(pooled.effect),
+        "most": one_in(pooled.high),
+        "where": [
+            f"{one['node']} cpu{one['cpu']} ({one['class']}: {count_text(one['wrong'])} of "
+            f"{count_text(one['operations'])})"
+            for one in bad.to_dict("records")
+        ],
+    }
