@@ -210,6 +210,7 @@ class _Here:
                 numbers = {"experiment": name, "farm_s": farm_s, "here_s": here_s}
                 remarks.append(Reason("shorter", numbers))
         given.pop("seed", None)
+        given.pop("opinion_s", None)  # it is not of a minute
         params = experiment.current_params(given)
         with self.watch(f"{name}, again" if time else name) as progress:
             run = experiment.measure(params, progress, tag="accept")
