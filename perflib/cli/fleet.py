@@ -305,7 +305,8 @@ def report(plan: Path, out: Path, threshold: float, as_json: bool) -> None:
 
     It is of the runs that were collected, and lists the rows that are not done.
     """
-    from perflib.fleet.analysis.table import farm_table, wrong_results
+    from perflib.fleet.analysis.correct import all_findings
+    from perflib.fleet.analysis.table import farm_table
     from perflib.fleet.outcomes import table
     from perflib.fleet.plan import open_plan
     from perflib.lab.farm_report import write_farm_report
@@ -320,7 +321,7 @@ def report(plan: Path, out: Path, threshold: float, as_json: bool) -> None:
             title=f"The farm of {plan.name}",
             outcomes=table(opened),
             threshold_percent=threshold,
-            wrong=wrong_results(opened.folder),
+            wrong=all_findings(opened.folder),
         )
     if as_json:
         print_json({"plan": str(plan), "sentences": sentences, "report": str(out)})

@@ -54,6 +54,7 @@ BATTERY: Mapping[str, Mapping[str, Any]] = {
 """What is measured, about a minute together; `perflib fleet plan --acceptance` plans the same."""
 _ABSOLUTE = "correctness"  # needs no farm: a result is right or wrong
 _MAX_BUSY_PERCENT = 10.0  # of a core's time that others take
+_MOST_SETTINGS = 3  # named in a sentence
 _SAME_TIME = 1.5  # times as long are as good
 _STATUS: Mapping[str, int] = {"accepted": 0, "refused": 3, "cannot tell": 4}
 CLAIMS = read_claims(__file__)
@@ -78,7 +79,8 @@ class Acceptance:
     ``findings`` has wrong results, then one for the node and each of its cores, by experiment: an
     anomaly that is supported refuses it. ``sentences``: the verdict first, at most seven.
     ``drain_reason``: a line of at most 80 ASCII characters for a scheduler; empty: not refused.
-    ``runs``: what was measured, the second measurements last.
+    ``runs``: what was measured, the second measurements last. ``unlike``: of a node that is refused
+    the settings that most others have otherwise (`perflib.fleet.reference.Reference.unlike`).
     """
 
     verdict: Verdict
@@ -89,6 +91,7 @@ class Acceptance:
     sentences: Sequence[str]
     drain_reason: str
     runs: Sequence[str]
+    unlike: Sequence[Mapping[str, Any]] = ()
 
     @property
     def exit_status(self) -> int:
@@ -116,7 +119,8 @@ class Acceptance:
         """As JSON has it."""
         names = ("verdict", "node", "model", "nodes", "drain_reason")
         found = {name: getattr(self, name) for name in names}
-        found |= {"sentences": list(self.sentences), "runs": list(self.runs)}
+        for name in ("sentences", "runs", "unlike"):
+            found[name] = list(getattr(self, name))
         return {**found, "findings": [one.to_dict() for one in self.findings]}
 
 
@@ -165,7 +169,7 @@ def accept(
     machine = describe()
     here = farm.this_node(machine["hostname"])
     chosen = farm.model_of(here, machine, model)
-    judge = _Judge(farm, here, chosen, threshold_percent, alpha)
+    judge = _Judge(farm, here, chosen, threshold_percent, alpha, machine)
     return judge.by(_Here(farm, chosen, watch or (lambda _: nullcontext())))
 
 
@@ -206,6 +210,7 @@ class _Here:
                 numbers = {"experiment": name, "farm_s": farm_s, "here_s": here_s}
                 remarks.append(Reason("shorter", numbers))
         given.pop("seed", None)
+        given.pop("opinion_s", None)  # it is not of a minute
         params = experiment.current_params(given)
         with self.watch(f"{name}, again" if time else name) as progress:
             run = experiment.measure(params, progress, tag="accept")
@@ -245,6 +250,7 @@ class _Judge:
     model: str
     threshold_percent: float
     alpha: float
+    machine: Mapping[str, Any] | None = None  # on which this runs, if it is the node
 
     @property
     def _others(self) -> pd.DataFrame:
@@ -316,7 +322,10 @@ class _Judge:
         elif wrong or neighbour or {one.verdict for one in compared} != {"refuted"}:
             verdict = "cannot tell"
         said = Words(self.node, self.model, nodes, CLAIMS["node_unlike"].reasons)
-        remarks = list(self.farm.weaker)
+        unlike = []
+        if verdict == "refused":
+            unlike = self.farm.unlike(self.node, self.model, self.machine)
+        remarks = [*_settings(unlike), *self.farm.weaker]
         if len(table) and (table["days"] <= 1).all():
             remarks.append(Reason("one_day"))
         remarks += [one for run in runs for one in run.remarks]
@@ -329,6 +338,7 @@ class _Judge:
             said.sentences(verdict, wrong, compared, neighbour, why, remarks),
             said.drain_reason(wrong, slower) if verdict == "refused" else "",
             [one.run for one in runs],
+            unlike,
         )
 
     def _finding(self, row: Mapping[Any, Any], busy: tuple[float, int] | None) -> Finding:
@@ -360,6 +370,18 @@ class _Judge:
             evidence={"usual_percent": usual, "freedom": row["freedom"], "days": int(row["days"])},
             confidence=1 - self.alpha,
         )
+
+
+def _settings(unlike: Sequence[Mapping[str, Any]]) -> list[Reason]:
+    """In what a refused node differs: an association, which an operator can try."""
+    listed = [
+        f"its {one['name']} is {one['mine']}, {one['many']} of {one['of']} others have "
+        f"{one['theirs']}"
+        for one in unlike[:_MOST_SETTINGS]
+    ]
+    if len(unlike) > _MOST_SETTINGS:
+        listed.append(f"and {len(unlike) - _MOST_SETTINGS} more")
+    return [Reason("settings", {"listed": "; ".join(listed)})] if listed else []
 
 
 def _neighbour(runs: Iterable[_Measured]) -> tuple[float, int] | None:

@@ -73,6 +73,7 @@ class Words:
         if verdict == "refused" and not any(one.verdict == "supported" for one in wrong):
             more = more[1:]
         found = [head, *more[:2]]
+        found += [self._remark(one) for one in remarks if one.code == "settings"]  # not cut off
         if within := [_one(one) for one in compared if "cpu" not in one.about]:
             found.append(f"Compared: {'; '.join(within)}.")
         again = [one for one in compared if one.reasons[0].code == "not_again"]
@@ -86,10 +87,12 @@ class Words:
             )
             found.append(f"Not compared: {missing}.")
         for remark in remarks:
-            text = sentences.render(self.reasons[remark.code], remark.numbers)
-            if text not in found:
+            if (text := self._remark(remark)) not in found:
                 found.append(text)
         return found[:MOST_SENTENCES]
+
+    def _remark(self, remark: Reason) -> str:
+        return sentences.render(self.reasons[remark.code], remark.numbers)
 
     def drain_reason(self, wrong: Sequence[Finding], slower: Sequence[Finding]) -> str:
         """One line for ``scontrol update reason=``: ASCII, no quotes, at most 80 characters."""

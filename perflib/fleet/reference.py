@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from perflib.fleet import nodes as lists
-from perflib.fleet.analysis.table import farm_table
+from perflib.fleet.analysis.strata import LEAST_NODES
+from perflib.fleet.analysis.table import attributes_of, farm_table
 from perflib.fleet.job import same_host
 from perflib.model.errors import UserError, choose
 from perflib.stats.decide import Reason
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 STORE = "store"  # the word for all saved runs
 CLOCK = "clock"  # in place of an experiment: each core's clock over the others', of kv_per_core
+_MOST_SHARE = 0.75  # of a model's nodes have what is usual
 _ANONYMOUS = re.compile(r"host-\d+")  # as `perflib.store.export` names hosts
 _RUNS = """
     SELECT run, experiment, model AS processor, params,
@@ -95,6 +97,31 @@ class Reference:
             return None
         texts = Counter(mine["params"].dropna().map(_without_seed))
         return dict(json.loads(texts.most_common(1)[0][0])) if texts else None
+
+    def unlike(
+        self, node: str, model: str, here: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """Attributes in which a node differs from most others of its model, the most first.
+
+        Each with ``name``, ``mine``, ``theirs``, and how ``many`` ``of`` those that are known have
+        it: three in four or more. ``here``: the machine's record; without it, what the farm has.
+        """
+        nodes = self.nodes.drop_duplicates("node").set_index("node")
+        mine = attributes_of(here or {})
+        if here is None and node in nodes.index:
+            mine = {str(name): str(value) for name, value in nodes.loc[node].dropna().items()}
+        others = nodes[(nodes["model"] == model) & (nodes.index != node)]
+        found = []
+        for name in sorted(set(mine) & set(others) - {"model"}):
+            counts = others[name].dropna().astype(str).value_counts()
+            of = int(counts.sum())
+            if of < LEAST_NODES or counts.iloc[0] < _MOST_SHARE * of:
+                continue
+            if mine[name] != (theirs := str(counts.index[0])):
+                many = int(counts.iloc[0])
+                found.append({"name": name, "mine": mine[name], "theirs": theirs,
+                              "many": many, "of": of})  # fmt: skip
+        return sorted(found, key=lambda one: -one["many"] / one["of"])
 
     def this_node(self, host: str) -> str:
         """What the farm calls the node on which this runs."""

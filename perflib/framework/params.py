@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -149,6 +149,7 @@ class Params(BaseModel):
     """What every experiment lets its user say. A misspelt name is an error, never ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
+    siblings_measured: ClassVar[bool] = True  # where a run of `sharing` has them; or the kernel's
 
     cores: Cores = parameter(
         "physical",
@@ -240,7 +241,7 @@ class Params(BaseModel):
         UserError
             A CPU that does not exist, is offline, or that this process may not use.
         """
-        places = topology()
+        places = topology(measured=self.siblings_measured)
         allowed = places.allowed_cpus()
         if self.cores == "all":
             return allowed

@@ -296,8 +296,10 @@ def _mapped(evidence: Evidence) -> dict[str, list[Finding]]:
 
 
 def _map(evidence: Evidence) -> list[str]:
-    """One line for each thing that was decided."""
-    return [one.plain.rstrip(".") + "." for found in _mapped(evidence).values() for one in found]
+    """One line for each thing that was decided, and for what the kernel says otherwise."""
+    notes = evidence.fit.get("machine", {}).get("topology", {}).get("notes", [])
+    found = [one.plain for each in _mapped(evidence).values() for one in each]
+    return [f"{text.rstrip('.')}." for text in (*notes, *found)]
 
 
 # --- what is not decided -------------------------------------------------------------------------

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from perflib.fleet.analysis import outliers
+from perflib.fleet.analysis import correct, outliers
 from perflib.fleet.analysis.comparisons import ALPHA, THRESHOLD_PERCENT, Farm, compare_farm
 from perflib.fleet.analysis.simulated import SIMULATED, SimulatedFarm, simulated_farm
-from perflib.fleet.analysis.table import farm_table, wrong_results
+from perflib.fleet.analysis.table import farm_table
 from perflib.lab.interface import Findings, Sentences
 from perflib.lab.notebook import given_names
 from perflib.model.errors import UserError, choose
@@ -53,7 +53,7 @@ def farm(
     threshold_percent
         The least slowdown that matters.
     wrong
-        With two tables: `perflib.fleet.analysis.table.wrong_results`.
+        With two tables: `perflib.fleet.analysis.correct.all_findings`.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def farm(
         raise UserError(msg)
     if source is None or isinstance(source, str | Path):
         plan = Path(source) if source else None
-        (levels, nodes), wrong = farm_table(plan), wrong_results(plan)
+        (levels, nodes), wrong = farm_table(plan), correct.all_findings(plan)
     else:
         levels, nodes = source[:2]
     for name, table, wanted in (("levels", levels, _LEVELS), ("nodes", nodes, _NODES)):
@@ -172,6 +172,15 @@ class FarmView:
                 }
             )
         )
+
+    def correctness(self) -> Table:
+        """How rare wrong results are, by model and class of instructions, over all nodes."""
+        from perflib.lab.tables import table
+
+        rows = [row for one in self.wrong for row in one.evidence.get("by_class", [])]
+        names = {"most": "at most 1 in", "bad": "nodes that erred", "where": "wrong on"}
+        shown = pd.DataFrame([{**row, "where": ", ".join(row["where"])} for row in rows])
+        return table(shown.drop(columns="rate", errors="ignore").rename(columns=names))
 
     def slowest(self, experiment: str | None = None) -> list[str]:
         """The nodes, the slowest first."""

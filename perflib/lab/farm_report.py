@@ -52,7 +52,7 @@ def write_farm_report(
     threshold_percent
         The least slowdown that matters.
     wrong
-        Of `perflib.fleet.analysis.table.wrong_results`: they come first.
+        Of `perflib.fleet.analysis.correct.all_findings`: they come first.
 
     Returns
     -------
@@ -82,6 +82,7 @@ def write_farm_report(
         overview=view.overview().html() if view.findings else "",
         threshold=f"{threshold_percent:g}",
         common=_common(view),
+        correctness=made.html() if (made := view.correctness()).rows else "",
         sections=[_section(view, name) for name in view.experiments],
         verdicts=verdicts(shown).html() if shown else "",
         more=len(view.findings) - len(shown),

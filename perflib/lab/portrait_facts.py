@@ -17,6 +17,7 @@ from perflib.model.sentences import estimate, render
 
 _DISTURBED = ("shared", "taken", "stolen")
 _LONGEST_NAME = 90
+_SIGNED = 2  # cores in a line of signs
 _NAMED = 8  # cores that described one by one
 
 
@@ -34,6 +35,7 @@ class Core:
     shares: Mapping[str, float] | None
     slower: Finding | None
     in_job: Finding | None
+    measured: bool = False  # its threads, which the kernel names otherwise
 
     @property
     def name(self) -> str:
@@ -158,6 +160,11 @@ class Facts:
             found.append("▲ and a thick frame: slower than the others in itself")
         if any(core.worst and core.worst.verdict == "inconclusive" for core in self.cores):
             found.append("?: open whether it is slower")
+        if measured := [core.name for core in self.cores if core.measured]:
+            more = ", ..." if len(measured) > _SIGNED else ""
+            found.append(
+                f"measured, the kernel says otherwise: {', '.join(measured[:_SIGNED])}{more}"
+            )
         if not all(core.allowed for core in self.cores):
             found.append("dashed: may not be used here")
         if self.measured and len(self.cores) > 4:
@@ -192,6 +199,7 @@ class Facts:
         """The portrait for those who do not see it."""
         parts = [f"The machine {self.name}: {self.counted}."]
         parts += [f"{core.name}: {core.text}." for core in self.cores if core.slow]
+        parts += [f"{core.name}: one core, as measured." for core in self.cores if core.measured]
         known = [core for core in self.cores if core.shares is not None]
         if known:
             known.sort(key=lambda core: core.shares["own"] if core.shares else 0.0)
@@ -323,6 +331,7 @@ def _cores(machine: Mapping[str, Any], evidence: Evidence) -> list[Core]:
                 shares[0] if shares else None,
                 next((slower[one] for one in siblings if one in slower), None),
                 next((in_job[one] for one in siblings if one in in_job), None),
+                cpu.get("kernel_siblings") is not None,
             )
         )
     return found

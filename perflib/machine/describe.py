@@ -119,6 +119,7 @@ def _topology_summary(places: Topology) -> dict[str, Any]:
         "offline": format_cpus(cpu.cpu for cpu in places.cpus if not cpu.online),
         "allowed": format_cpus(places.allowed_cpus()),
         "isolated": format_cpus(cpu.cpu for cpu in places.cpus if cpu.isolated),
+        "notes": list(places.notes.values()),
     }
 
 

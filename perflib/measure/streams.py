@@ -5,11 +5,10 @@ See ``kernels_c/memory_load.c``.
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from perflib.measure.pages.placement import misplaced, pages_by_node
 from perflib.measure.pages.refusals import explain
 from perflib.measure.process import Out, WorkerError
 from perflib.measure.stream_kinds import KINDS
-from perflib.measure.workers import Workers, no_thread
+from perflib.measure.workers import Workers, refused
 from perflib.model.errors import MeasurementError
 
 CHUNK_BYTES = 4096
@@ -29,7 +28,7 @@ _ARENA = record("memory_load", "load_arena")
 ACCOUNT = record("memory_load", "load_account")
 RESULT = record("memory_load", "load_result")
 _ARGUMENT = 1  # stages of the kernel's answers
-_NO_THREAD: Mapping[int, Literal["core", "thread", "late"]] = {7: "core", 8: "thread", 9: "late"}
+_NO_THREAD = 7  # of the stages in an answer
 _PLACE_S, _CALL_S = 120.0, 30.0
 _MOVED = (1, 1, 1, 2, 2, 2, 3, 3)
 LIMIT_S = 5.0  # threads end by themselves, and whoever waits for a short trial has given up
@@ -177,14 +176,9 @@ class Streams(Workers):
 
 
 def _explained(backing: str, answer: int) -> str:
-    if not answer:
-        return ""
-    stage, number = divmod(answer, 1 << 16)
-    if stage in _NO_THREAD:
-        return no_thread(_NO_THREAD[stage], number)
-    if stage == _ARGUMENT or not backing:
-        return f"memory_load refused: {os.strerror(number)} (stage {stage})"
-    return explain(backing, answer)
+    if backing and answer >> 16 not in (_ARGUMENT, *range(_NO_THREAD, _NO_THREAD + 3)):
+        return explain(backing, answer)
+    return refused("memory_load", answer, _NO_THREAD)
 
 
 def timed(seconds: float) -> tuple[int, int]:

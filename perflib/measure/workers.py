@@ -6,7 +6,7 @@ import os
 import resource
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from perflib.kernels import Build
 from perflib.measure.conditions import Conditions
@@ -24,13 +24,19 @@ def _allow_descriptors(wanted: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
-def no_thread(what: Literal["core", "thread", "late"], number: int) -> str:
-    """Why a kernel's thread on a core of its own is not there; ``number``: errno."""
-    if what == "core":
+def refused(kernel: str, answer: int, threads: int) -> str:
+    """Why a kernel with threads on cores of their own did nothing; empty: it did.
+
+    ``threads``: the first of three stages of its answer: no core, no thread, a thread too late.
+    """
+    stage, number = divmod(answer, 1 << 16)
+    if stage == threads:
         return "a core cannot be used: it is offline, or this process may not run there (any more)"
-    if what == "late":
+    if stage == threads + 1:
+        return f"a thread cannot be started: {os.strerror(number)}"
+    if stage == threads + 2:
         return "a thread did not get its core within half a second: another program keeps it"
-    return f"a thread cannot be started: {os.strerror(number)}"
+    return f"{kernel} refused: {os.strerror(number)} (stage {stage})" if answer else ""
 
 
 class Workers:

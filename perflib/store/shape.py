@@ -35,6 +35,7 @@ class _Cpu(_Shape):
     die: Group
     node: Group
     siblings: list[Number] = []
+    kernel_siblings: list[Number] | None = None
     where: str
 
 
@@ -115,6 +116,19 @@ class _Simulated(_Shape):
     rows: list[dict[str, str | float | bool | None]] = []
 
 
+class _Failed(_Shape):
+    test: str
+    cpu: Core
+    times: Count
+
+
+class _Opinion(_Shape):
+    version: Text = None
+    results: dict[str, Count] = {}
+    failed: list[_Failed] = []
+    cores: list[Number] = []
+
+
 class _Plan(_Shape):
     absent: dict[str, str] | list[str] | str = {}
     not_sampled: Text = None
@@ -151,6 +165,7 @@ class _Provenance(_Shape):
     settings_changed: Table = {}
     tasks: dict[str, list[_Task]] = {}
     softirqs: dict[str, _Softirqs] = {}
+    opendcdiag: _Opinion = _Opinion()
     series: list[_Series] = []
     simulated: _Simulated | None = None
     instructions: dict[str, list[Count]] | None = None

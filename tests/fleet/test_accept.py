@@ -9,15 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import perflib as pl
+from perflib.fleet import acceptance
 from perflib.fleet.acceptance import BATTERY, accept
 from perflib.fleet.plan import open_plan
+from perflib.fleet.reference import Reference
 from perflib.framework.experiment import Experiment
 from perflib.model.errors import UserError
 from perflib.store.export import export
-from perflib.store.run_files import runs
+from perflib.store.run_files import load, runs
 from tests.cli.calling import call
 from tests.fleet.accepting import Measures, Node, save_farm
 
@@ -102,6 +105,71 @@ def test_a_slow_core_is_named(new: Given) -> None:
     shown = {one.about.get("cpu") for one in found.findings if one.verdict == "supported"}
     assert 1 in shown
     assert 0 not in shown
+
+
+# --- in which setting it differs -----------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("farm")
+def test_a_refused_node_s_one_odd_setting_is_named(
+    new: Given, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new(slower=0.08)
+    known = load(next(one.id for one in runs())).provenance["machine"]
+    named = {"hostname": "new", "processor": PROCESSOR, "architecture": "x86_64"}
+    alike = {**known, **named}
+    monkeypatch.setattr("perflib.machine.describe.describe", lambda: alike)
+    found = accept("store")
+    assert (found.verdict, list(found.unlike)) == ("refused", [])
+    odd = {**alike, "kernel": "5.14.0-503"}
+    monkeypatch.setattr("perflib.machine.describe.describe", lambda: odd)
+    found = accept("store")
+    assert found.sentences[2] == (
+        "Unlike most others of its model: its kernel is 5.14.0-503, 6 of 6 others have "
+        f"{known['kernel']}."
+    )
+    assert found.to_dict()["unlike"][0]["mine"] == "5.14.0-503"
+    new()
+    monkeypatch.setattr("perflib.machine.describe.describe", lambda: odd)
+    assert list(accept("store").unlike) == []  # it is not refused
+
+
+def made_farm(others: int, **columns: list[str | None]) -> Reference:
+    """A new node ``x`` and so many others; a column's first value is that of ``x``."""
+    nodes = {"node": ["x", *(f"n{one}" for one in range(others))], "model": "A", **columns}
+    return Reference("farm", pd.DataFrame(), pd.DataFrame(nodes))
+
+
+def test_settings_that_most_others_have_otherwise() -> None:
+    kernels: list[str | None] = ["503", *["570"] * 39, "488"]
+    farm = made_farm(40, kernel=kernels, bios=["1.2", *["1.3"] * 40], smt=["on"] * 41)
+    assert [(one["name"], one["many"], one["of"]) for one in farm.unlike("x", "A")] == [
+        ("bios", 40, 40), ("kernel", 39, 40),
+    ]  # fmt: skip
+    (reason,) = acceptance._settings(farm.unlike("x", "A"))
+    assert reason.numbers["listed"] == (
+        "its bios is 1.2, 40 of 40 others have 1.3; its kernel is 503, 39 of 40 others have 570"
+    )
+    assert farm.unlike("n39", "A") == [
+        {"name": "kernel", "mine": "488", "theirs": "570", "many": 39, "of": 40}
+    ]
+    named = farm.unlike("x", "A", {"kernel": "570", "settings": {"smt": "off"}})
+    assert [(one["name"], one["mine"]) for one in named] == [("smt", "off")]
+
+
+@pytest.mark.parametrize("values", [
+    ["1", *["2"] * 4],  # too few others
+    ["1", *["2", "3"] * 4],  # the others differ among themselves
+    ["1", *[None] * 8],  # not known of them
+    [None, *["2"] * 8],  # nor of this node
+    ["2", *["2"] * 8],
+])  # fmt: skip
+def test_null_no_setting_is_named_without_a_usual_one(values: list[str | None]) -> None:
+    farm = made_farm(len(values) - 1, kernel=values)
+    assert farm.unlike("x", "A") == []
+    assert farm.unlike("unknown", "A") == []
+    assert farm.unlike("x", "B") == []
+    assert acceptance._settings([]) == []
 
 
 @pytest.mark.usefixtures("farm")

@@ -317,7 +317,7 @@ def test_subclass_adds_fields_and_keeps_the_rest() -> None:
 
 
 def on(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(params_module, "topology", lambda: topology(tree))
+    monkeypatch.setattr(params_module, "topology", lambda **_: topology(tree))
 
 
 def test_cores_are_those_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

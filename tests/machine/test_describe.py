@@ -28,6 +28,7 @@ def test_a_recorded_server(tmp_path: Path) -> None:
         "offline": "",
         "allowed": "0-47",
         "isolated": "",
+        "notes": [],
     }
     assert record["cpus"][25]["where"] == "package 1, core 0, node 1, sibling of cpu1"
     last = record["caches"][-1]

@@ -34,7 +34,7 @@ LOCKS = ("spin", "ticket", "mcs", "pthread", "futex")
 """Locks, under which the counter of all is added to."""
 KINDS = COUNTERS + LOCKS
 """All of them, by the kernel's numbers; see ``kernels_c/contention.c``."""
-DISTANCES = ("none", "sibling", "cache", "node", "far")
+DISTANCES = ("none", "sibling", "sibling (measured)", "cache", "node", "far")
 """How far apart cores are at most: one alone, threads of a core, of a cache, of a node, beyond."""
 
 
@@ -97,7 +97,8 @@ class Contention(Experiment, about=__file__):
         Column("kind", "text", "", f"what the cores did: {', '.join(KINDS)}", True, "key"),
         Column("cpus", "text", "", "the cores that did it at once, as 0-3,8", True, "key"),
         Column("distance", "text", "", "how far apart they are at most: 'none' (one core), "
-               "'sibling' (threads of a core), 'cache' (of a last-level cache), 'node', 'far'",
+               "'sibling' (threads of a core; '(measured)': the kernel "
+               "says of two), 'cache' (of a last-level cache), 'node', 'far'",
                values=DISTANCES),
         Column("repeat", "integer", "", "number of the repeat in its trial", role="key"),
         Column("cpu", "integer", "", "the core whose account this is", True, "key"),

@@ -22,6 +22,7 @@ _MIN_VALID_PERCENT, _MAX_NONE_VALID_PERCENT = 90.0, 5.0  # percent of the sample
 _SHARED = ("fetch_add", "cas", *LOCKS)
 _DISTANCE_WORDS = {
     "sibling": "threads of one core",
+    "sibling (measured)": "threads of one core, as measured, though the kernel says two",
     "cache": "of one last-level cache",
     "node": "of one NUMA node, as far as is known",
     "far": "of several NUMA nodes",

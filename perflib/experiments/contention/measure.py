@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,10 +19,10 @@ from perflib.machine.hardware.topology import Topology, topology
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Out
 from perflib.measure.schedule import Columns
-from perflib.measure.workers import Workers, no_thread
+from perflib.measure.workers import Workers, refused
 
 _ACCOUNT = record("contention", "contention_account")
-_NO_THREAD: Mapping[int, Literal["core", "thread", "late"]] = {3: "core", 4: "thread", 5: "late"}
+_NO_THREAD = 3  # of the stages in an answer
 _BEGIN_S = 0.0001  # before each sample
 _GRACE_S = 10.0  # for threads that others keep from their cores
 _MOST_TIMES = 3  # as many repeats as requested, where others take the cores
@@ -32,7 +31,8 @@ _MOST_TIMES = 3  # as many repeats as requested, where others take the cores
 def distance(a: int, b: int, places: Topology, found: Sequence[Cache]) -> str:
     """How far apart two cores are: one of ``DISTANCES``."""
     if b in places.cpu(a).siblings:
-        return "sibling"
+        kernel = places.cpu(a).kernel_siblings
+        return "sibling" if kernel is None or b in kernel else "sibling (measured)"
     if places.cpu(a).node != places.cpu(b).node:
         return "far"
     last = max((cache.level for cache in found if cache.kind == "unified"), default=0)
@@ -129,7 +129,7 @@ class ContentionTrials(Workers):
             timeout_s=_GRACE_S + repeats * (self._sample_ns / 1e9 + _BEGIN_S),
         )  # fmt: skip
         accounts = accounts.reshape(repeats, count)
-        why = _explained(int(answer))
+        why = refused("contention", int(answer), _NO_THREAD)
         if not why and (accounts["operations"].sum(axis=1) != counted).any():
             why = "the counters did not count what was done: memory, or the kernel, is at fault"
         if not why and (accounts["cpu"] != cores).any():
@@ -152,15 +152,6 @@ class ContentionTrials(Workers):
             }
         )
         return frame
-
-
-def _explained(answer: int) -> str:
-    if not answer:
-        return ""
-    stage, number = divmod(answer, 1 << 16)
-    if stage in _NO_THREAD:
-        return no_thread(_NO_THREAD[stage], number)
-    return f"contention refused: {os.strerror(number)} (stage {stage})"
 
 
 def plan(params: ContentionParams) -> dict[str, Any]:

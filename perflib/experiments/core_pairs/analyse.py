@@ -244,9 +244,10 @@ def kernel_finding(cells: Cells, run: Run, shown: Finding, kind: str = "node") -
     decision = Decision("inconclusive", shown.reasons)
     if shown.verdict != "inconclusive":
         same = alike[best] == 1
-        decision = Decision(
-            "supported" if same else "refuted", (Reason("alike" if same else "unlike"),)
-        )
+        reasons = [Reason("alike" if same else "unlike")]
+        if cores := _measured_cores(cells, run):
+            reasons.append(Reason("measured", {"cores": cores}))
+        decision = Decision("supported" if same else "refuted", tuple(reasons))
     return KERNEL.found(
         decision,
         Interval(100 * alike[best], math.nan, math.nan),
@@ -284,13 +285,30 @@ def _named_groups(cells: Cells, machine: Mapping[str, Any]) -> dict[str, Labels]
         "package": [known[cpu]["package"] for cpu in cells.cpus],
         "die": [(known[cpu]["package"], known[cpu]["die"]) for cpu in cells.cpus],
         "last-level cache": [shared.get(cpu) for cpu in cells.cpus],
-        "core": [tuple(known[cpu]["siblings"]) for cpu in cells.cpus],
+        "core": [tuple(kernel_siblings(known[cpu])) for cpu in cells.cpus],
     }
     return {
         kind: np.unique([str(key) for key in keys[kind]], return_inverse=True)[1]
         for kind in _KINDS
         if not any(key is None or None in np.atleast_1d(key) for key in keys[kind])
     }
+
+
+def _measured_cores(cells: Cells, run: Run) -> list[str]:
+    """Which of the CPUs are of one core as measured, though the kernel says of several."""
+    machine = run.provenance.get("machine", {})
+    cores = {
+        tuple(sorted({*place["siblings"]} & {*cells.cpus}))
+        for place in machine.get("cpus", ())
+        if not {*place["siblings"]} <= {*kernel_siblings(place)}
+    }
+    return [f"cpu{format_cpus(core)}" for core in sorted(cores) if len(core) > 1]
+
+
+def kernel_siblings(place: Mapping[str, Any]) -> Sequence[int]:
+    """The threads of a CPU's core as the kernel has them, whatever was measured."""
+    found: Sequence[int] | None = place.get("kernel_siblings")
+    return place["siblings"] if found is None else found
 
 
 def last_level_caches(machine: Mapping[str, Any]) -> dict[int, int]:

@@ -53,6 +53,13 @@ class CorrectnessParams(Params):
         ge=0.05, le=10_000,
     )  # fmt: skip
 
+    opinion_s: float = parameter(
+        0.0,
+        "how long OpenDCDiag, where its command is installed, tests the same cores afterwards; "
+        "0: not at all",
+        "s", ge=0, le=86_400,
+    )  # fmt: skip
+
     @model_validator(mode="after")
     def _names_exist(self) -> Self:
         known_names("classes", "class", self.classes, tuple(CLASSES), alone=["all"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from perflib.experiments.correctness import CLASSES
+from perflib.experiments.correctness import CLASSES, opinion
 from perflib.experiments.correctness.claims import COVERAGE, WRONG
 from perflib.experiments.correctness.table import (
     PER,
@@ -35,12 +35,14 @@ _WHEN = {
 
 
 def findings(run: Run) -> list[Finding]:
-    """Of each core whether it computes wrong; then which classes were not tested."""
+    """Of each core whether it computes wrong; which classes were not tested; a second opinion."""
     table = CorrectnessTable(run.samples)
     limits, counts = table.pooled(["cpu", "class"]), table.pooled(["cpu"])
     least = float(counts["operations"].min())
     common = {"least": count_text(least), "least_most": one_in(rate(0, least).high)}
-    return [*(_core(table, limits, cpu, common) for cpu in table.cores), _coverage(run, table)]
+    cores = [_core(table, limits, cpu, common) for cpu in table.cores]
+    second = opinion.findings(run.provenance.get("opendcdiag", {}))
+    return [*cores, _coverage(run, table), *second]
 
 
 def _core(

@@ -8,6 +8,7 @@ _CLAIMS = read_claims(__file__)
 
 WRONG = _CLAIMS["core_wrong"]
 COVERAGE = _CLAIMS["coverage"]
+OPINION = _CLAIMS["second_opinion"]
 
-CLAIMS = (WRONG, COVERAGE)
+CLAIMS = (WRONG, COVERAGE, OPINION)
 """The claims, in the order in which they are made."""

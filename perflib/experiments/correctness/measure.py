@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from perflib.experiments.correctness import CLASSES, CorrectnessParams
+from perflib.experiments.correctness.opinion import ask
 from perflib.framework.experiment import Session
 from perflib.kernels import build, record
 from perflib.measure.process import Out
@@ -156,4 +157,9 @@ def take(params: CorrectnessParams, session: Session) -> str:
         configurations = len(_configurations(params, len(session.plan["cores"])))
         stopped = session.rounds(params, configurations, trials.take, lambda _: math.inf)
         session.note(trials)
+    if params.opinion_s:
+        said, problem = ask(session.plan["cores"], params.opinion_s)
+        if said:
+            session.provenance["opendcdiag"] = said
+        session.problems += filter(None, [problem])
     return stopped

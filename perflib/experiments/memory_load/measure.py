@@ -148,6 +148,7 @@ def plan(params: MemoryLoadParams) -> dict[str, Any]:
         for node in places.nodes
         if not node.cpus
     ]
+    notes += places.notes_of(cores)
     build("memory_load")  # what cannot be compiled fails here
     return {
         "cores": cores,

@@ -47,7 +47,7 @@ def farm_table(
     """
     from perflib.store.query import query
 
-    runs = _runs(plan, folder)
+    runs = runs_of(plan, folder)
     sql = "SELECT run, experiment, start, cpu, setting, value FROM levels"
     levels = query(sql, folder=folder)
     nodes, sockets = _nodes(runs)
@@ -73,7 +73,7 @@ def wrong_results(plan: Path | None = None) -> list[Finding]:
     found = query(f"SELECT * FROM findings WHERE claim IN {WRONG} AND verdict <> 'refuted'")
     if found.empty:
         return []
-    found["node"] = found["run"].map(_runs(plan).set_index("run")["node"])
+    found["node"] = found["run"].map(runs_of(plan).set_index("run")["node"])
     found = found.dropna(subset="node").sort_values(["verdict", "start"])
     wrong = []
     for (node, core), mine in found.groupby(["node", "subject"]):
@@ -85,8 +85,8 @@ def wrong_results(plan: Path | None = None) -> list[Finding]:
     return wrong
 
 
-def _runs(plan: Path | None, folder: Path | None = None) -> pd.DataFrame:
-    """The runs of known nodes: of a plan those that were collected, by its names."""
+def runs_of(plan: Path | None, folder: Path | None = None) -> pd.DataFrame:
+    """Runs of known nodes: of a plan those that were collected, by its names."""
     from perflib.store.query import query
 
     listed = _of_plan(plan) if plan is not None else None

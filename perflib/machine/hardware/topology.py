@@ -8,7 +8,8 @@ first half of the CPUs are the second half.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from perflib.machine.cpulist import format_cpus, parse_cpus
 from perflib.machine.files import fields, integer, kib_of, number_of, text, whole
 from perflib.machine.hardware import cgroup
 from perflib.machine.hardware.caches import Cache
+from perflib.machine.hardware.measured import Pair, measured_siblings, notes, siblings
 from perflib.model.errors import UserError
 
 _SYSTEM = "sys/devices/system"
@@ -27,6 +29,7 @@ class Cpu:
 
     ``siblings`` are all CPUs of its core, itself among them. ``allowed``: this process may run
     there. ``isolated``: the scheduler puts nothing there by itself (``isolcpus``).
+    ``kernel_siblings``: what the kernel says, where a measurement says something else.
     """
 
     cpu: int
@@ -38,6 +41,7 @@ class Cpu:
     online: bool
     allowed: bool
     isolated: bool
+    kernel_siblings: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,14 @@ class NumaNode:
 
 @dataclass(frozen=True)
 class Topology:
-    """Every CPU that is present, and every NUMA node."""
+    """Every CPU that is present, and every NUMA node.
+
+    ``notes``: a sentence for each pair of which a measurement says what the kernel does not.
+    """
 
     cpus: tuple[Cpu, ...]
     nodes: tuple[NumaNode, ...]
+    notes: Mapping[Pair, str] = field(default_factory=dict)
 
     @cached_property
     def _by_number(self) -> dict[int, Cpu]:
@@ -119,6 +127,10 @@ class Topology:
             members.setdefault(place, []).append(number)
         return [tuple(group) for group in members.values()]
 
+    def notes_of(self, cpus: Iterable[int]) -> list[str]:
+        """Those that speak of any of these CPUs."""
+        return [text for pair, text in self.notes.items() if {*pair} & {*cpus}]
+
     def packages(self) -> list[int]:
         """The packages (sockets) with a running CPU."""
         return sorted({cpu.package for cpu in self.cpus if cpu.package is not None})
@@ -149,14 +161,19 @@ class Topology:
         ]
         others = [f"cpu{sibling}" for sibling in cpu.siblings if sibling != number]
         if others:
-            parts.append(f"sibling of {', '.join(others)}")
+            how = " (measured)" if cpu.kernel_siblings is not None else ""
+            parts.append(f"sibling of {', '.join(others)}{how}")
         if cpu.isolated:
             parts.append("isolated")
         return ", ".join(parts) or "unknown"
 
 
-def topology(root: Path = Path("/")) -> Topology:
-    """Read the topology below ``root``; what is missing there is ``None`` or empty here."""
+def topology(root: Path = Path("/"), *, measured: bool = True) -> Topology:
+    """Read the topology below ``root``; what is missing there is ``None`` or empty here.
+
+    ``measured``: this machine's siblings are corrected by what `perflib.machine.hardware.measured`
+    has.
+    """
     base = root / _SYSTEM / "cpu"
     in_status = _cpus(_affinity(root))
     online = _cpus(text(base / "online")) or in_status
@@ -187,7 +204,21 @@ def topology(root: Path = Path("/")) -> Topology:
                 isolated=number in isolated,
             )
         )
-    return Topology(tuple(cpus), tuple(nodes))
+    found = Topology(tuple(cpus), tuple(nodes))
+    return _corrected(found) if measured and root == Path("/") else found
+
+
+def _corrected(places: Topology) -> Topology:
+    """With the siblings that were measured."""
+    found, kernel = measured_siblings(), {cpu.cpu: cpu.siblings for cpu in places.cpus}
+    now = siblings(found, kernel)
+    cpus = [
+        cpu
+        if now[cpu.cpu] == cpu.siblings
+        else replace(cpu, siblings=now[cpu.cpu], kernel_siblings=cpu.siblings)
+        for cpu in places.cpus
+    ]
+    return Topology(tuple(cpus), places.nodes, notes(found, kernel))
 
 
 def _affinity(root: Path) -> str | None:

@@ -312,6 +312,40 @@ def test_a_core_that_computes_wrongly_is_reported_and_its_samples_are_not_used()
         assert f"cpu{cpu} computed events [2] differently" in trials.violated[0]
 
 
+@pytest.mark.parametrize("broken", [None, 0, 2])
+def test_a_pilot_core_that_always_computes_wrong_is_outvoted(
+    broken: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are timed, and the wrong core is the finding; of three healthy ones nothing is."""
+    cpu = min(os.sched_getaffinity(0))
+    with KernelTrials(build("kv", copies=1), [Conditions(cpu=cpu)] * 3, 1, 250.0) as trials:
+        if broken is not None:
+            call = trials[broken].call
+
+            def wrongly(*given: Any, **more: Any) -> Any:
+                code, outs = call(*given, **more)
+                arrays = [one.copy() for one in outs]
+                arrays[0]["checksum"] ^= np.uint64(1 << 7)
+                return code, arrays
+
+            monkeypatch.setattr(trials[broken], "call", wrongly)
+        _, found = trials.pilot(range(4))
+        trials.expect(found, 0)
+        rows = [
+            pd.DataFrame(trials.take(which, range(4))).assign(cpu=which, round=round_)
+            for round_ in range(3) for which in range(3)
+        ]  # fmt: skip
+        with KernelTrials(build("kv", copies=1), [Conditions(cpu=cpu)], 1, 250.0) as one:
+            assert found["checksums"] == one.pilot(range(4))[1]["checksums"]
+    table = pd.concat(rows, ignore_index=True)
+    assert (table["ok"] == (table["cpu"] != broken)).all()
+    said = KV.analyse(Run("made", KV.name, KV.params({}).model_dump(mode="json"), table, {}))
+    wrong = [(one.subject, one.verdict) for one in said if one.of.name == "core_wrong"]
+    assert wrong == ([] if broken is None else [(f"cpu{broken} wrong", "supported")])
+    timed = {one.about["cpu"] for one in said if one.of.name == "slower"}
+    assert timed == {0, 1, 2} - {broken}
+
+
 def test_an_event_s_slices_have_the_same_steps_in_every_trial_and_are_all_there() -> None:
     cpu = min(os.sched_getaffinity(0))
     with KernelTrials(build("kv", copies=1), [Conditions(cpu=cpu)], 1, 100.0) as trials:

@@ -8,7 +8,7 @@ a few random halvings name the one that is felt.
 
 from __future__ import annotations
 
-from typing import Self
+from typing import ClassVar, Self
 
 from pydantic import model_validator
 
@@ -37,6 +37,8 @@ _MOST_MS = 300.0  # of a trial: nothing else runs on its CPUs meanwhile
 
 class SharingParams(Params):
     """Which CPUs are tried for what, and how long a trial is."""
+
+    siblings_measured: ClassVar[bool] = False
 
     cores: Cores = parameter(
         "all",

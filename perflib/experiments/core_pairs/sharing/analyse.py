@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perflib.experiments.core_pairs.analyse import kernel_siblings
 from perflib.experiments.core_pairs.sharing.claims import ALONE, MOVED, NAMED, SHARED
 from perflib.experiments.core_pairs.sharing.table import Pair, SharingTable
 from perflib.framework.levels import levels_table
@@ -154,7 +155,7 @@ def named_by_kernel(run: Run, table: SharingTable) -> dict[tuple[Pair, str], boo
     The kernel has it from CPUID, or from the firmware.
     """
     machine = run.provenance.get("machine", {})
-    siblings = {one["cpu"]: one["siblings"] for one in machine.get("cpus", ())}
+    siblings = {one["cpu"]: kernel_siblings(one) for one in machine.get("cpus", ())}
     groups: dict[str, list[set[int]]] = {
         what: [
             set(parse_cpus(text))

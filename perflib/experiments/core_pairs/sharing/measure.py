@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import random
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,13 +23,13 @@ from perflib.machine.hardware.topology import topology
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Out
 from perflib.measure.schedule import Columns
-from perflib.measure.workers import Workers, no_thread
+from perflib.measure.workers import Workers, refused
 from perflib.model.errors import UserError
 from perflib.stats.interval import widest
 
 _ALTERNATION = record("sharing", "sharing_alternation")
 _ACCOUNT = record("sharing", "sharing_account")
-_NO_THREAD: Mapping[int, Literal["core", "thread", "late"]] = {3: "core", 4: "thread", 5: "late"}
+_NO_THREAD = 3  # of the stages in an answer
 _ALL_PAIRS = 8  # CPUs up to which every pair is tried
 _CHASED = {"l1": ("data", 1), "l2": ("unified", 2)}
 _PART_CHASED, _PART_READ = 0.5, 0.75  # of the cache; of an L2: together more than one
@@ -90,7 +89,7 @@ def _every(cores: Sequence[int]) -> list[Pair]:
 
 def _named(cores: Sequence[int]) -> list[Pair]:
     """Of each core and private cache that the kernel names, each CPU with the next one."""
-    places, found = topology(), set()
+    places, found = topology(measured=False), set()
     groups = [places.cpu(cpu).siblings for cpu in cores]
     groups += [one.shared_cpus for one in caches() if one.level <= 2]  # private ones
     for group in groups:
@@ -164,7 +163,7 @@ class SharingTrials(Workers):
         }  # fmt: skip
         used = found[(found["busy_ns"] > 0) & (found["quiet_ns"] > 0) & (found["chain_ratio"] > 0)]
         held = 100 * float(account["held"][0])
-        why = _explained(int(answer))
+        why = refused("sharing", int(answer), _NO_THREAD)
         if not why and account["moved"][0]:
             why = "a thread migrated from its CPU"
         if not why and (held < _HELD_PERCENT or not len(used)):
@@ -186,15 +185,6 @@ class SharingTrials(Workers):
             "start_ns": int(found["start_ns"][0]),
             "ok": not why,
         }
-
-
-def _explained(answer: int) -> str:
-    if not answer:
-        return ""
-    stage, number = divmod(answer, 1 << 16)
-    if stage in _NO_THREAD:
-        return no_thread(_NO_THREAD[stage], number)
-    return f"sharing refused: {os.strerror(number)} (stage {stage})"
 
 
 def take(params: SharingParams, session: Session) -> str:

@@ -213,7 +213,7 @@ def two_sockets(monkeypatch: pytest.MonkeyPatch) -> FakeArrays:
     places = two_sockets_and_memory()
     fake = FakeArrays(INTEL)
     monkeypatch.setattr(measure, "topology", lambda: places)
-    monkeypatch.setattr("perflib.framework.params.topology", lambda: places)
+    monkeypatch.setattr("perflib.framework.params.topology", lambda **_: places)
     monkeypatch.setattr(measure, "caches", lambda: ())
     monkeypatch.setattr(measure, "free_bytes", lambda: 1 << 40)
     monkeypatch.setattr(measure, "Arrays", fake)
