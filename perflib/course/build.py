@@ -41,6 +41,7 @@ _IMPORT = "import perflib as pl\n"
 _IMPORT_OR_SAY = (
     f"try:\n    {_IMPORT}except ImportError:\n    raise ImportError({_MISSING!r}) from None\n"
 )
+_ON_PAPER = "\n\n<style>@media print { pre { white-space: pre-wrap !important } }</style>"
 _HANDING_IN = """\
 **Handing in.**
 Write your answers and predictions into the cells, as `answer_2 = 256`.
@@ -199,8 +200,9 @@ def _student(cells: list[_Cell], _: Handout) -> list[_Cell]:
 
 
 def _solution(cells: list[_Cell], _: Handout) -> list[_Cell]:
-    """With solutions that always run, and are seen."""
-    return [_opened(cell) if _is(cell, "solution") else cell for cell in cells]
+    """With solutions that always run, and are seen; on paper no line of code is cut off."""
+    title = {**cells[0], "source": cells[0]["source"] + _ON_PAPER}
+    return [_opened(cell) if _is(cell, "solution") else cell for cell in [title, *cells[1:]]]
 
 
 def _opened(cell: _Cell) -> _Cell:

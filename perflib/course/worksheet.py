@@ -138,14 +138,12 @@ class Lab:
         from perflib.lab.machine import describe
 
         machine = describe(recorded)
-        rows = []
-        for name in self.lesson.needs:
+        rows = [("nothing", "yes", f"recorded: {machine['recorded']}", "–")] if recorded else []
+        for name in () if recorded else self.lesson.needs:
             wanted = need(name)
             met, found = wanted.look(machine)
             here = {True: "yes", False: "no", None: "open"}[met]
             rows.append((name, here, found, "–" if met else wanted.without))
-        if recorded:
-            rows = [("nothing", "yes", f"recorded: {machine['recorded']}", "–")]
         return pd.DataFrame(rows, columns=["need", "here", "found", "inconclusive"])
 
     def _repr_html_(self) -> str:
