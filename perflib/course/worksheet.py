@@ -78,7 +78,7 @@ class Checked:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Unanswered(Checked):
     """A check that is shown again, in its place, when a button or a field gives the answer."""
 

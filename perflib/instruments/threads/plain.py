@@ -21,8 +21,8 @@ def _within(
 ) -> tuple[npt.NDArray[np.void], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """A thread's intervals, and their ends within a span."""
     found = recording.intervals[recording.first[row] : recording.first[row + 1]]
-    ends = (found[name].clip(start_ns, end_ns) for name in ("start_ns", "end_ns"))
-    return found, *ends
+    begin, end = (found[name].clip(start_ns, end_ns) for name in ("start_ns", "end_ns"))
+    return found, begin, end
 
 
 def bins_of(
