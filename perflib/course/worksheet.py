@@ -87,7 +87,7 @@ class _Unanswered(Checked):
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
-        self.shown(display(_bundle(self), raw=True, display_id=True))
+        self.shown(display(_bundle(self), raw=True, display_id=True))  # type: ignore[no-untyped-call]
 
 
 def _bundle(checked: Checked) -> dict[str, str]:

@@ -65,12 +65,12 @@ def hide(system: str) -> None:
     for name in _UNIX_SIGNALS if system == "win32" else ():
         delattr(signal, name)
     for name in _MODULES[system]:
-        sys.modules[name] = None  # type: ignore[assignment] an import of it fails
+        sys.modules[name] = None  # type: ignore[assignment] # an import of it fails
     for name in _CALLS:
         setattr(os, name, _without_files(getattr(os, name)))
     opened = _without_files(io.open)
-    io.open = builtins.open = opened  # type: ignore[assignment]
-    shutil.which = lambda *_given, **_named: None  # type: ignore[assignment]
+    io.open = builtins.open = opened
+    shutil.which = lambda *_given, **_named: None
     sys.addaudithook(_no_program)
     os.environ["PATH"] = ""
     for name in ("CC", "CXX", "SHELL"):
