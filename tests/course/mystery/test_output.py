@@ -37,9 +37,9 @@ def found(name: str, table: pd.DataFrame) -> Found:
     return experiment.analyse(experiment.current(Run("r", name, params, table)))
 
 
-def middle(cause: str, level: str = "medium") -> float:
+def middle(cause: str) -> float:
     """The size that such a mystery has in the middle, as a share of what it is about."""
-    return sum(CAUSES[cause].sizes[level]) / 2000  # type: ignore[index]
+    return sum(CAUSES[cause].sizes["medium"]) / 2000
 
 
 def _kv(**trouble: dict[int, float]) -> Found:
@@ -62,7 +62,7 @@ def _lock(share: float) -> Found:
 
 def _buffer() -> Found:
     table = aliasing.samples(cost=middle("buffer"))
-    return aliasing.experiment.analyse(aliasing.run_of(table, aliasing.counts()))
+    return get("alias_environment").analyse(aliasing.run_of(table, aliasing.counts()))
 
 
 # A cause, where it is examined, the sentence that names it, its size in percent (none: not there).
