@@ -36,6 +36,12 @@ _SOLUTION = re.compile(r"# Solution (?P<name>.+?)\s*(?:\n|$)")
 _RECORDED = re.compile(r"^recorded = .*$", re.MULTILINE)
 _LINK = re.compile(r"(?<!!)\[(?P<label>[^\]]+)\]\((?P<target>[^)\s]+)\)")
 _BEGIN, _END = "### BEGIN SOLUTION", "### END SOLUTION"
+_MISSING = "perflib is missing: pip install 'perflib-jupyter[lab]' into this kernel's environment"
+_IMPORT = "import perflib as pl\n"
+_IMPORT_OR_SAY = (
+    f"try:\n    {_IMPORT}except ImportError:\n    raise ImportError({_MISSING!r}) from None\n"
+)
+_ON_PAPER = "\n\n<style>@media print { pre { white-space: pre-wrap !important } }</style>"
 _HANDING_IN = """\
 **Handing in.**
 Write your answers and predictions into the cells, as `answer_2 = 256`.
@@ -194,8 +200,9 @@ def _student(cells: list[_Cell], _: Handout) -> list[_Cell]:
 
 
 def _solution(cells: list[_Cell], _: Handout) -> list[_Cell]:
-    """With solutions that always run, and are seen."""
-    return [_opened(cell) if _is(cell, "solution") else cell for cell in cells]
+    """With solutions that always run, and are seen; on paper no line of code is cut off."""
+    title = {**cells[0], "source": cells[0]["source"] + _ON_PAPER}
+    return [_opened(cell) if _is(cell, "solution") else cell for cell in [title, *cells[1:]]]
 
 
 def _opened(cell: _Cell) -> _Cell:
@@ -210,6 +217,7 @@ def _nbgrader(cells: list[_Cell], handout: Handout) -> list[_Cell]:
     answers = {_suffix(cell) for cell in cells if _is(cell, "answer")}
     made_: list[_Cell] = []
     for cell in cells:
+        cell["source"] = cell["source"].replace(_IMPORT, _IMPORT_OR_SAY)
         if _is(cell, "answer"):
             made_.append(_answered(cell, cell["source"], solutions.get(_suffix(cell))))
         elif not _is(cell, "solution"):
@@ -237,6 +245,7 @@ def _grading(cell: _Cell, handout: Handout) -> _Cell:
     item = handout.lesson.item(_checked(cell, handout))
     *before, call = ast.parse(cell["source"]).body
     lines = cell["source"].splitlines()[: call.lineno - 1] if before else []
+    lines = [f"assert 'lab' in globals(), {_MISSING!r}", *lines]
     lines += [f"checked = {ast.get_source_segment(cell['source'], call)}"]
     lines += ["print(checked)", "float(checked.points)  # of these nbgrader makes the grade"]
     metadata = {**cell["metadata"], "nbgrader": _graded(cell, points=item.points)}

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,6 +78,22 @@ class Checked:
         )
 
 
+@dataclass(frozen=True, repr=False)
+class _Unanswered(Checked):
+    """A check that is shown again, in its place, when a button or a field gives the answer."""
+
+    shown: Callable[[Any], None] = field(default=print, repr=False)
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        self.shown(display(_bundle(self), raw=True, display_id=True))  # type: ignore[no-untyped-call]
+
+
+def _bundle(checked: Checked) -> dict[str, str]:
+    return {"text/plain": repr(checked), "text/html": checked._repr_html_()}
+
+
 @dataclass
 class Lab:
     """One lesson, and what its student did: made by `lesson`.
@@ -93,6 +109,8 @@ class Lab:
     _guesses: dict[str, dict[str, float]] = field(default_factory=dict)
     _opened: set[str] = field(default_factory=set)
     _questions: dict[str, Question] = field(default_factory=dict)
+    _written: set[str] = field(default_factory=set)
+    _waiting: dict[str, list[tuple[Any, tuple[Any, ...]]]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         one = self.lesson
@@ -120,14 +138,12 @@ class Lab:
         from perflib.lab.machine import describe
 
         machine = describe(recorded)
-        rows = []
-        for name in self.lesson.needs:
+        rows = [("nothing", "yes", f"recorded: {machine['recorded']}", "–")] if recorded else []
+        for name in () if recorded else self.lesson.needs:
             wanted = need(name)
             met, found = wanted.look(machine)
             here = {True: "yes", False: "no", None: "open"}[met]
             rows.append((name, here, found, "–" if met else wanted.without))
-        if recorded:
-            rows = [("nothing", "yes", f"recorded: {machine['recorded']}", "–")]
         return pd.DataFrame(rows, columns=["need", "here", "found", "inconclusive"])
 
     def _repr_html_(self) -> str:
@@ -164,8 +180,15 @@ class Lab:
         if guess is None:
             from perflib.course.widgets import Guess
 
-            return Guess(name, unit, self.guess(name), lambda value: self._keep(name, value))
+            return Guess(name, unit, self.guess(name), lambda value: self._put(name, value))
         return Line(self._keep(name, guess))
+
+    def _put(self, name: str, value: str) -> str:
+        """Keep what stands in a field; checks that waited for it are shown again."""
+        said = self._keep(name, value)
+        for cell, given in self._waiting.get(name, ()):
+            cell.update(_bundle(self.check(name, *given)), raw=True)
+        return said
 
     def guess(self, name: str) -> float | None:
         """The prediction that is kept under that name, if there is one."""
@@ -248,9 +271,18 @@ class Lab:
         if not isinstance(item, Choice):
             msg = f"{name!r} has no answers to choose from: give lab.check({name!r}, ...) yours"
             raise UserError(msg)
-        asked = Question(item, lambda key: self.check(name, key))
+        asked = Question(item, lambda key: self._clicked(item, key))
         self._questions[name] = asked
         return asked
+
+    def _clicked(self, item: Choice, key: str) -> Checked:
+        """What a button's answer is worth: it counts where none is written."""
+        checked = self._judged(item, key, ())
+        if item.name not in self._written:
+            self._checked[item.name] = checked
+            for cell, _ in self._waiting.get(item.name, ()):
+                cell.update(_bundle(checked), raw=True)
+        return checked
 
     def check(self, name: str, *given: Any) -> Checked:
         """Say what an answer is worth, why, and what to try next.
@@ -272,9 +304,14 @@ class Lab:
         answer, evidence = self._answer(item, given)
         if answer is None or answer is ...:
             what = "predicted" if isinstance(item, Prediction) else "answered"
-            checked = Checked(name, 0.0, item.points, f"not {what} yet", answered=False)
+            says, wait = f"not {what} yet", self._waiting.setdefault(name, []).append
+            checked = Checked(name, 0.0, item.points, says, answered=False)
+            if isinstance(item, Choice | Prediction):
+                checked = _Unanswered(**vars(checked), shown=lambda cell: wait((cell, given)))
         else:
             checked = self._judged(item, answer, evidence)
+            if isinstance(item, Choice) and given and given[0] is not None:
+                self._written.add(name)
         self._checked[name] = checked
         return checked
 

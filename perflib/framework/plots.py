@@ -41,8 +41,13 @@ COLOURS = {
     # kinds of pages
     "4k": "C0", "thp": "C1", "collapse": "C2", "hugetlb": "C3", "hugetlb_1g": "C4",
     "hugectl": "C5", "loaded": "C8",
+    # states of a thread; what does nothing recedes, and the theme has no colour as light
+    "running": "C0", "ready": "C8", "waiting": "C3", "sleeping": "#e4e4e4", "spinning": "C5",
+    "unknown": "C7",
+    # classes of use: threads that run or could, compared with the cores
+    "idle": "#e4e4e4", "poor": "C3", "ok": "C8", "ideal": "C2", "over": "#0b2a6b",
 }  # fmt: skip
-"""One thing has one colour, whatever else its figure shows."""
+"""One thing has one colour, whatever else its figure shows; no other table has one for it."""
 _KIB = 1024
 _STEPS = {  # ticks of a decade, on an axis whose ends are so many times apart at most
     2.0: (1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9),

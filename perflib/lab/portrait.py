@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 from matplotlib.patheffects import withStroke
 
+from perflib.framework.plots import COLOURS
 from perflib.investigation.evidence import Evidence
 from perflib.lab.machine import in_bytes
 from perflib.lab.portrait_facts import Core, Facts, Group, Level, NodeFacts, facts_of
@@ -26,7 +26,6 @@ from perflib.model.escape import visible
 _WIDE = 7.2
 _EDGE = 0.06
 _GREY, _INK, _FRAME = "#5a5a5a", "#1c1c1c", "#9a9a9a"
-_COLOURS = sns.color_palette("colorblind").as_hex()
 _SLOW = "#b34700"
 _HALO = withStroke(linewidth=3, foreground="white")
 _LARGE = 2.2  # inches, from which on a core has room for words
@@ -34,18 +33,18 @@ _LARGE = 2.2  # inches, from which on a core has room for words
 
 @dataclass(frozen=True)
 class _Part:
-    """How a part of a core's time is drawn: by colour, as in the figures of KV, and by pattern."""
+    """How a part of a core's time is drawn: by the colour of `COLOURS`, and by pattern."""
 
     name: str
-    colour: str
+    of: str
     hatch: str
 
 
 _PARTS: Mapping[str, _Part] = {
-    "own": _Part("own work", _COLOURS[0], ""),
-    "sibling": _Part("lost to a busy sibling", _COLOURS[3], "////"),
-    "tasks": _Part("other tasks, quota", _COLOURS[4], "...."),
-    "hypervisor": _Part("hypervisor", _COLOURS[5], "xxxx"),
+    "own": _Part("own work", "own speed", ""),
+    "sibling": _Part("lost to a busy sibling", "sibling", "////"),
+    "tasks": _Part("other tasks, quota", "other tasks", "...."),
+    "hypervisor": _Part("hypervisor", "hypervisor", "xxxx"),
 }
 
 
@@ -276,7 +275,7 @@ def _bar(
 
 
 def _pattern(part: _Part) -> dict[str, Any]:
-    return {"facecolor": part.colour, "edgecolor": _INK, "hatch": part.hatch}
+    return {"facecolor": COLOURS[part.of], "edgecolor": _INK, "hatch": part.hatch}
 
 
 def _legend(axes: Axes, top: float, known: Facts) -> None:
@@ -333,9 +332,9 @@ def _ladder(figure: Figure, known: Facts, high: float) -> None:
 
 def _level(axes: Axes, place: int, level: Level) -> None:
     if level.shared is not None:
-        axes.plot(level.shared, [place + 0.22] * 2, ":", color=_COLOURS[3], lw=2)
+        axes.plot(level.shared, [place + 0.22] * 2, ":", color="C3", lw=2)
     if level.found is not None:
-        axes.plot(level.found, [place] * 2, "-|", color=_COLOURS[0], lw=2.6, ms=8, mew=1.6)
+        axes.plot(level.found, [place] * 2, "-|", color="C0", lw=2.6, ms=8, mew=1.6)
     if level.claimed_bytes:
         axes.plot(
             [level.claimed_bytes], [place], "D", ms=5.5, mfc="white", mec=_INK, mew=1.2, zorder=5

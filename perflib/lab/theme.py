@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import seaborn as sns
 from IPython.display import Image
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from perflib import experiments
-from perflib.framework.plots import literally
+from perflib.framework.plots import COLOURS, literally
 from perflib.model.run import Run
 
 _DPI = 110
@@ -34,6 +36,13 @@ def themed() -> Iterator[None]:
     with literally():
         sns.set_theme(style="whitegrid", palette="colorblind", color_codes=False, rc=settings)
         yield
+
+
+@functools.cache
+def hex_colours() -> Mapping[str, str]:
+    """`COLOURS` as a page has them."""
+    with themed():
+        return {name: to_hex(colour) for name, colour in COLOURS.items()}
 
 
 def figures(run: Run) -> dict[str, Figure]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
@@ -25,6 +24,8 @@ def scratch() -> Iterator[Path]:
     OSError
         None can be made.
     """
+    import fcntl
+
     top = Path(tempfile.gettempdir())
     for left in top.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):  # another process removes it as well
@@ -43,6 +44,8 @@ def scratch() -> Iterator[Path]:
 
 
 def _remove_unused(folder: Path) -> None:
+    import fcntl
+
     if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
         return
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import io
 import json
 import os
@@ -36,6 +35,8 @@ class Journal:
     """An append-only record of one run; only one process has it open."""
 
     def __init__(self, path: Path, header: dict[str, Any], trials: list[dict[str, Any]]) -> None:
+        import fcntl
+
         self.path = path
         self.header = header
         self.trials = trials

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Self
@@ -17,6 +16,8 @@ _DESCRIPTORS_EACH, _DESCRIPTORS_ELSEWHERE = 3, 512
 
 def _allow_descriptors(wanted: int) -> None:
     """Raise this process's own soft limit of open files, which hundreds of workers reach."""
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + _DESCRIPTORS_ELSEWHERE
     if needed > soft != resource.RLIM_INFINITY:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import pwd
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -93,6 +92,8 @@ def unlisted(provenance: Any, place: tuple[str, ...] = ()) -> Iterator[str]:
 
 def names_of_user() -> tuple[set[str], set[str]]:
     """Home folders and names of the user whose process this is; root is nobody's name."""
+    import pwd
+
     homes, names = {os.environ.get("HOME", "")}, {os.environ.get("USER", "")}
     names.add(os.environ.get("LOGNAME", ""))
     with contextlib.suppress(KeyError):  # a number without a name, as containers have it

@@ -28,10 +28,10 @@ def replacing(path: Path, *, only_new: bool = False) -> Iterator[Path]:
         It cannot be written; what was there is unchanged.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     try:
         yield temporary
-        with temporary.open("rb") as written:
+        with temporary.open("r+b") as written:  # Windows flushes what can be written
             os.fsync(written.fileno())
         if only_new:
             _place(temporary, path)

@@ -10,7 +10,6 @@ again: an index that is damaged, of another perflib, or of somebody else is not 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -360,6 +359,8 @@ def _is_ended(path: Path) -> bool:
 @contextlib.contextmanager
 def _alone(folder: Path, *, wait: bool = True) -> Iterator[None]:
     """While nobody else replaces the index; without waiting it raises where somebody does."""
+    import fcntl
+
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import errno
 import functools
-import grp
 import os
-import pwd
 import stat
 from pathlib import Path
 from typing import Literal
@@ -162,6 +160,9 @@ def _is_private(group: int) -> bool:
 
     So it is with the group of a user's own that many systems make; umask 002 is usual there.
     """
+    import grp
+    import pwd
+
     try:
         user, named = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from io import FileIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -102,13 +104,22 @@ def _damaged(path: Path, error: Exception) -> MeasurementError:
 
 @contextmanager
 def _held(path: Path) -> Iterator[Path]:
+    with open_to_read(path) as file, _named(file) as name:
+        yield name
+
+
+@contextmanager
+def _named(file: IO[bytes] | FileIO) -> Iterator[Path]:
     """A file by its descriptor: what is checked is what is read, and no sign is a pattern's."""
-    with open_to_read(path) as file:
-        yield _descriptor(file)
-
-
-def _descriptor(file: IO[bytes]) -> Path:
-    return Path(f"/proc/self/fd/{file.fileno()}")
+    if Path("/proc/self/fd").exists():
+        yield Path(f"/proc/self/fd/{file.fileno()}")
+        return
+    with tempfile.TemporaryDirectory() as folder:  # this is no Linux: a copy does as well
+        copy = Path(folder, "table")
+        file.seek(0)
+        with copy.open("wb") as kept:
+            shutil.copyfileobj(file, kept)
+        yield copy
 
 
 def _reason(error: Exception, path: Path) -> str:
@@ -224,7 +235,8 @@ def _source(reader: str, path: Path, held: Path) -> Iterator[str]:
         kept = (line for number, line in enumerate(lines) if number not in form.comments)
         file.write(b"\n".join(kept))
         file.flush()
-        yield f"{reader}({quoted(_descriptor(file))}, {how})"
+        with _named(file) as name:
+            yield f"{reader}({quoted(name)}, {how})"
 
 
 def _table(

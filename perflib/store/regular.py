@@ -8,6 +8,8 @@ import stat
 from io import FileIO
 from pathlib import Path
 
+# A pipe is opened at once so; for files that means nothing. Windows has only the last.
+_FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_BINARY"))
 NO_FILE = {
     stat.S_IFDIR: "it is a directory, not a file",
     stat.S_IFCHR: "it is a device, not a file",
@@ -34,8 +36,7 @@ def open_to_read(path: Path) -> FileIO:
 
 def open_regular(path: Path, flags: int, mode: int = 0o600) -> int:
     """A descriptor of a file, opened as the flags say; raises as `open_to_read`."""
-    # A pipe is opened at once so; for files the flag means nothing.
-    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode)
+    descriptor = os.open(path, flags | _FLAGS, mode)
     try:
         _check(os.fstat(descriptor).st_mode, path)
     except BaseException:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import difflib
-import fcntl
 import glob
 import json
 import re
@@ -269,6 +268,8 @@ def runs() -> list[Saved]:
 
 def _unfinished(journal: Path) -> str:
     """Whether a process still writes to a journal."""
+    import fcntl
+
     try:
         with open_to_read(journal) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -109,6 +109,8 @@ def test_a_student_walks_through_a_lab(
     field.locator("input").fill("77")
     keep.click()
     said.get_by_text("kept: you predict").wait_for()
+    renewed = page.locator(".jp-RenderedHTMLCommon > .perflib-check")  # of cells, not run again
+    renewed.get_by_text("you predicted 77").wait_for()
     field.screenshot(path=tmp_path / "predict.png")
     assert "you predicted 77" in _run(page, walk.check)
     compare = _cell_with(notebook, walk.compare)
@@ -125,6 +127,7 @@ def test_a_student_walks_through_a_lab(
         question.get_by_role("button", name="Check").click()
         question.locator(".perflib-said").get_by_text(mark).wait_for()
         question.screenshot(path=tmp_path / f"question_{key}.png")
+    renewed.get_by_text("at try 2").wait_for()
     assert "at try 2" in _run(page, f"check-{item.name}")
 
     check = f"check-{walk.code}"

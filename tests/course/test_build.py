@@ -99,6 +99,20 @@ def test_nbgrader_takes_its_metadata(one: Handout) -> None:
 
 
 @pytest.mark.parametrize("one", EACH)
+def test_in_a_kernel_without_perflib_nbgraders_cells_say_what_to_install(
+    one: Handout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the names that a cell of another environment lacks it was a NameError."""
+    notebook = made(one, "nbgrader")
+    monkeypatch.setitem(sys.modules, "perflib", None)
+    imports = [cell for cell in notebook["cells"] if "import perflib" in source(cell)]
+    assert len(imports) == 1
+    for cell in [*imports, *cells(notebook, "check")]:
+        with pytest.raises((ImportError, AssertionError), match="pip install 'perflib-jupyter"):
+            exec(source(cell), {})
+
+
+@pytest.mark.parametrize("one", EACH)
 def test_links_lead_to_what_is_handed_out(one: Handout) -> None:
     alone = made(one, "student")
     for cell in alone["cells"]:

@@ -195,6 +195,56 @@ def test_an_answer_given_by_a_button_counts(lab: Lab) -> None:
         lab.ask("half")
 
 
+class Cells:
+    """What IPython displays, by the cell's number; updates replace it."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def display(self, bundle: dict[str, str], **_: object) -> Any:
+        place = len(self.shown)
+        self.shown.append(bundle["text/plain"])
+
+        def update(bundle: dict[str, str], **_: object) -> None:
+            assert bundle["text/html"].startswith('<div class="perflib-check"')
+            self.shown[place] = bundle["text/plain"]
+
+        return SimpleNamespace(update=update)
+
+
+def test_a_check_before_the_click_is_shown_again_after_it(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = Cells()
+    monkeypatch.setattr("IPython.display.display", cells.display)
+    asked, field = lab.ask("4"), lab.predict("reach", unit="KiB")
+    for checked in (lab.check("4", None), lab.check("reach", run()), lab.check("reach")):
+        checked._ipython_display_()  # type: ignore[attr-defined]
+    assert cells.shown[0] == "○ 4: not answered yet (0 of 1)"
+    assert cells.shown[1] == cells.shown[2] == "○ reach: not predicted yet (0 of 0.5)"
+    asked.options.value = "a"
+    asked.button.click()
+    assert cells.shown[0].startswith("✘ 4: no <i> (0 of 1)\n  hint: first")
+    asked.options.value = "b"
+    asked.button.click()
+    assert cells.shown[0] == "◐ 4: yes (at try 2) (0.5 of 1)"
+    assert lab.score().set_index("name")["points"]["4"] == 0.5
+    field.field.value = "100"  # type: ignore[union-attr]
+    field.button.click()  # type: ignore[union-attr]
+    assert "agrees with the knee" in cells.shown[1]
+    assert cells.shown[2] == "✔ reach: you predict 100 KiB (0.5 of 0.5)"
+    assert not hasattr(lab.check("half", None), "_ipython_display_")  # no button will answer it
+
+
+def test_a_written_answer_is_kept_by_a_click(lab: Lab) -> None:
+    asked = lab.ask("4")
+    assert lab.check("4", "b").right
+    asked.options.value = "a"
+    asked.button.click()
+    assert "no &lt;i&gt;" in asked.said.value
+    assert lab.score().set_index("name")["points"]["4"] == 1.0
+
+
 def test_the_score_counts_the_last_answer(lab: Lab) -> None:
     assert list(lab.score()["says"]) == ["not checked yet"] * 3
     lab.check("4", "a")

@@ -26,7 +26,7 @@ NOTEBOOK_S = 240
 _INLINE = (
     "module://matplotlib_inline.backend_inline"  # as in JupyterLab: a figure ends with its cell
 )
-_LIBRARIES = (  # with what they import only when it is used first
+LIBRARIES = (  # with what they import only when it is used first
     "IPython.core.application",
     "IPython.core.completerlib",
     "IPython.core.oinspect",
@@ -127,7 +127,7 @@ def _serve() -> None:
     import perflib
 
     ours = (module.name for module in pkgutil.walk_packages(perflib.__path__, "perflib."))
-    for name in (*_LIBRARIES, *ours):
+    for name in (*LIBRARIES, *ours):
         if not name.startswith(_NOT_IMPORTED):
             importlib.import_module(name)
     pd.set_option("display.max_columns", 20)  # pandas' default where it is imported in a kernel
@@ -163,9 +163,6 @@ def _not_resampled(values: Any, *_given: object, **_named: object) -> Any:
 
 def _run(request: dict[str, Any]) -> None:
     """Execute one notebook, in the child."""
-    from ipykernel.inprocess.blocking import BlockingInProcessKernelClient
-    from ipykernel.inprocess.ipkernel import InProcessKernel
-
     signal.alarm(NOTEBOOK_S)
     path = Path(request["notebook"])
     os.environ.clear()
@@ -175,6 +172,15 @@ def _run(request: dict[str, Any]) -> None:
     os.dup2(2, 1)
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     _set(notebook, request["parameters"])
+    run_cells(notebook, stop_at_error=request["stop_at_error"])
+    nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
+
+
+def run_cells(notebook: Any, *, stop_at_error: bool = True) -> None:
+    """Execute a notebook's cells in this process; it gets their outputs."""
+    from ipykernel.inprocess.blocking import BlockingInProcessKernelClient
+    from ipykernel.inprocess.ipkernel import InProcessKernel
+
     kernel = InProcessKernel(user_ns={})  # type: ignore[no-untyped-call]
     client = BlockingInProcessKernelClient(kernel=kernel, session=kernel.session)
     client.start_channels()  # type: ignore[no-untyped-call]
@@ -187,9 +193,8 @@ def _run(request: dict[str, Any]) -> None:
             kind = message["header"]["msg_type"]
             if kind in ("stream", "display_data", "execute_result", "error"):
                 _add(cell.outputs, nbformat.v4.output_from_msg(message))  # type: ignore[no-untyped-call]
-        if request["stop_at_error"] and any(one.output_type == "error" for one in cell.outputs):
+        if stop_at_error and any(one.output_type == "error" for one in cell.outputs):
             break
-    nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
 
 
 def _set(notebook: Any, parameters: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from perflib.course.fix.problem import Problem
 from perflib.kernels import Build, source
 from perflib.kernels.bundle import active
 from perflib.kernels.cache import compiled
+from perflib.kernels.compiling import compiler
 from perflib.kernels.levels import BASELINE
 from perflib.kernels.sources import request
 from perflib.machine.scratch import scratch
@@ -67,6 +69,15 @@ def code_of(given: object) -> str:
         msg = "the code is no text: it has a NUL or half a character, or more than 1 MiB"
         raise UserError(msg)
     return text
+
+
+def unavailable() -> str:
+    """Why no code can be compiled and run here; empty where it can."""
+    try:
+        compiler()
+    except UserError as error:
+        return str(error)
+    return "" if sys.platform == "linux" else "its harness takes Linux"
 
 
 def built(problem: Problem, code: str) -> Build:

@@ -19,13 +19,13 @@ from perflib.model.escape import shortened
 PATIENCE_S = 30.0  # without an answer: far longer than anything takes on a busy machine
 _POLL_S = 0.05
 _MOST_SAID = 300
-_SIGNALS = {
-    signal.SIGSEGV: "it reads or writes outside of its arrays, or follows a pointer to nowhere",
-    signal.SIGBUS: "it reads or writes where no memory is",
-    signal.SIGFPE: "it divides by zero",
-    signal.SIGILL: "it reached a place that no code should reach",
-    signal.SIGABRT: "it, or the C library for it, gave up",
-    signal.SIGKILL: "the system killed it: did it take too much memory?",
+_SIGNALS = {  # by name: not every system has them
+    "SIGSEGV": "it reads or writes outside of its arrays, or follows a pointer to nowhere",
+    "SIGBUS": "it reads or writes where no memory is",
+    "SIGFPE": "it divides by zero",
+    "SIGILL": "it reached a place that no code should reach",
+    "SIGABRT": "it, or the C library for it, gave up",
+    "SIGKILL": "the system killed it: did it take too much memory?",
 }
 
 
@@ -121,7 +121,7 @@ def _death(returncode: int, said: Path) -> str:
         how = f"ends the process (exit status {returncode})"
         return f"{how}: code to mend returns to its caller.{spoke}"
     number = -returncode
-    names = {one.value: one for one in signal.Signals}
-    known = names.get(number)
+    names = {one.value: one.name for one in signal.Signals}
+    known = names.get(number, f"signal {number}")
     why = f": {_SIGNALS[known]}" if known in _SIGNALS else ""
-    return f"crashes ({known.name if known else f'signal {number}'}){why}.{spoke}"
+    return f"crashes ({known}){why}.{spoke}"

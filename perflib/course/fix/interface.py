@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,11 @@ class Fix:
     def name(self) -> str:
         """The problem's name."""
         return self.problem.name
+
+    @property
+    def _ways(self) -> list[str]:
+        """The solutions, the usual one first."""
+        return ["mended", *self.problem.others]
 
     @property
     def title(self) -> str:
@@ -92,18 +98,25 @@ class Fix:
         -------
         Validated
             True or false, with a sentence: the compiler's error, or the first input that fails.
+            Where nothing can be compiled a solution is true, and other code is not tried.
 
         Raises
         ------
         UserError
-            There is no such file, or no compiler.
+            There is no such file.
         """
-        from perflib.course.fix.building import code_of
+        from perflib.course.fix.building import code_of, unavailable
         from perflib.course.fix.validation import Validated, validate
 
         if source is None:
             return Validated(False, "there is no changed code yet", 0)
         code = code_of(source)
+        if why := unavailable():
+            same = [way for way in self._ways if _bare(self.solution(way)) == _bare(code)]
+            says = (
+                f"it is solution({same[0]!r}), whose results are unchanged; here " if same else ""
+            )
+            return Validated(bool(same), f"{says or 'it '}cannot be tried: {why}", 0)
         return validate(self.problem, code, seed=seed, inputs=inputs, patience_s=patience_s)
 
     def bench(
@@ -136,7 +149,7 @@ class Fix:
         if recorded:
             return self._recorded(recorded, code)
         if source is not None and not (validated := self.validate(code)):
-            msg = f"{self.name} is not timed, because its results are not right: {validated.says}"
+            msg = f"{self.name} is not timed: {validated.says}"
             raise UserError(msg)
         if "progress" in more:
             return bench(self.problem, code, budget_s=budget_s, **more)
@@ -147,9 +160,8 @@ class Fix:
         """Of the solution that this code is, or else of the usual one."""
         from perflib.course.fix.recorded import recorded_bench
 
-        ways = ["mended", *self.problem.others]
-        same = [way for way in ways if self.solution(way) == code]
-        return recorded_bench(self.name, machine, (same or ways)[0])
+        same = [way for way in self._ways if _bare(self.solution(way)) == _bare(code)]
+        return recorded_bench(self.name, machine, (same or self._ways)[0])
 
     def hint(self) -> str:
         """What to look at; the next one each time, the last one again and again."""
@@ -168,9 +180,8 @@ class Fix:
         """
         from perflib.course.fix.building import shipped
 
-        known = ["mended", *self.problem.others]
-        if which not in known:
-            raise UserError(choose(f"solution of {self.name}", which, known))
+        if which not in self._ways:
+            raise UserError(choose(f"solution of {self.name}", which, self._ways))
         return shipped(self.problem, which)
 
     def possible(self, *, budget_s: float = 20.0, which: str = "mended", **more: Any) -> Bench:
@@ -197,6 +208,11 @@ class Fix:
         return (
             f"<fix({self.name!r}): {self.title}; .code, .copy(folder), .validate, .bench, .hint()>"
         )
+
+
+def _bare(code: str) -> str:
+    """C without its comments and spaces."""
+    return re.sub(r"/\*.*?\*/|//[^\n]*|\s", "", code, flags=re.DOTALL)
 
 
 def fix(name: str) -> Fix:

@@ -16,6 +16,7 @@ from perflib.experiments.threads.recordings import kept
 from perflib.experiments.threads.table import LONG_WAIT_S, Gain, ThreadTable, WaitShare
 from perflib.experiments.threads.trials import ALONE, ONE, PROFILED
 from perflib.framework.published import published
+from perflib.instruments.threads.intervals import compiled
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.use import CLASSES, use_by_function, use_of_time
 from perflib.instruments.threads.waits import wait_paths
@@ -327,7 +328,8 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
         made["wait_paths"] = partial(_wait_paths, run)
         made["use"] = partial(_use, run)
         made["use_by_function"] = partial(_use_by_function, run)
-        made["critical_path"] = partial(_critical_path, run)
+        if compiled("thread_path"):
+            made["critical_path"] = partial(_critical_path, run)
     return made
 
 

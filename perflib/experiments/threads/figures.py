@@ -14,8 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from perflib.experiments.threads.analyse import tables
-from perflib.framework.plots import dots, intervals, log_ticks, panel
+from perflib.framework.plots import COLOURS, dots, intervals, log_ticks, panel
 from perflib.framework.published import published
+from perflib.instruments.threads.use import CLASSES
 from perflib.model.run import Run
 
 _PUBLISHED_THREADS = 8  # of the job of Jones 2015
@@ -24,14 +25,13 @@ _MAX_LOCKS = 6  # of a version
 _MIN_SHARE = 0.02  # of the costliest lock's
 _MAX_BARS = 40
 _STATES = {
-    "running": "C0",
-    "spinning": "C5",
-    "run-queue delay": "C8",
-    "waiting for a lock": "C3",
-    "sleeping or in I/O": "#e4e4e4",
-    "unknown": "C7",
+    "running": "running",
+    "spinning": "spinning",
+    "run-queue delay": "ready",
+    "waiting for a lock": "waiting",
+    "sleeping or in I/O": "sleeping",
+    "unknown": "unknown",
 }
-_USE = {"idle": "#e4e4e4", "poor": "C3", "ok": "C1", "ideal": "C2", "over": "C0"}
 _FREE, _OTHERS = "no lock", "other locks"
 
 
@@ -93,7 +93,8 @@ def _states(table: pd.DataFrame) -> Figure:
     """What the threads of each version do, as shares of their time."""
     shares = table.pivot_table(index="version", columns="state", values="share_percent", sort=False)
     what = "share of the threads' time (%), mean of all profiled trials"
-    return _stacked(shares, _STATES, "What the threads do", what)
+    colours = {name: COLOURS[state] for name, state in _STATES.items()}
+    return _stacked(shares, colours, "What the threads do", what)
 
 
 def _concurrency(table: pd.DataFrame) -> Figure:
@@ -207,8 +208,8 @@ def _use(table: pd.DataFrame) -> Figure:
     """How long the cores were in each class of use, version by version."""
     shares = table.pivot_table(index="version", columns="use", values="share_percent", sort=False)
     return _stacked(
-        shares[list(_USE)],
-        _USE,
+        shares[list(CLASSES)],
+        {name: COLOURS[name] for name in CLASSES},
         "Use of the cores: active threads per core, in the classes of VTune",
         "share of the recorded time (%)",
     )
@@ -228,7 +229,7 @@ def _critical_path(table: pd.DataFrame) -> Figure:
     shown = shares.reindex(columns=[*named, _FREE], fill_value=0.0)
     shown.insert(len(named), _OTHERS, shares[others].sum(axis=1))
     colours = {name: f"C{place}" for place, name in enumerate(named)}
-    colours |= {_OTHERS: _MUTED, _FREE: "#e4e4e4"}
+    colours |= {_OTHERS: _MUTED, _FREE: COLOURS["idle"]}
     return _stacked(
         shown,
         colours,

@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import errno
 import os
-import resource
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -145,6 +144,8 @@ def why_not(number: int, event: CounterEvent, target: CounterTarget, paranoid: i
     paranoid
         ``kernel.perf_event_paranoid``; ``None`` where it cannot be read.
     """
+    import resource
+
     if number in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV, errno.ENXIO, errno.EINVAL):
         if event.type == SOFTWARE:
             return "absent: this kernel does not have the event"

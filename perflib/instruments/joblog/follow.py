@@ -20,12 +20,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
-from typing import Self
-
-from inotify_simple import INotify, flags
+from typing import TYPE_CHECKING, Self
 
 from perflib.machine.processes import is_gone
 from perflib.model.errors import MeasurementError, UserError
+
+if TYPE_CHECKING:
+    from inotify_simple import INotify
 
 POLL_S = 0.05
 """How often the file is polled where inotify is silent, and how soon an end is noticed."""
@@ -178,7 +179,7 @@ class LogFollower:
             if os.path.samestat(here, there):
                 return False
             if not there.st_size:
-                self._watch(self._path, flags.MODIFY)
+                self._watch(self._path, "MODIFY")
                 return False
         opened = self._opened()
         if opened is None:
@@ -190,7 +191,7 @@ class LogFollower:
 
     def _opened(self) -> int | None:
         # A log that appears, or one that takes another's place, is noticed at once.
-        self._watch(self._path.parent, flags.CREATE | flags.MOVED_TO)
+        self._watch(self._path.parent, "CREATE", "MOVED_TO")
         try:
             file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except (FileNotFoundError, NotADirectoryError):
@@ -202,23 +203,27 @@ class LogFollower:
             os.close(file)
             msg = f"the log {self._path} is no ordinary file: only one that stays can be followed"
             raise UserError(msg)
-        self._watch(f"/proc/self/fd/{file}", flags.MODIFY)
+        self._watch(f"/proc/self/fd/{file}", "MODIFY")
         return file
 
     # --- waiting -------------------------------------------------------------------------------
 
     def _watcher(self) -> INotify | None:
+        from inotify_simple import INotify  # not where there is no Linux: a log is read there, too
+
         try:
             return INotify()
         except OSError as error:
             self._no_watch(error)
             return None
 
-    def _watch(self, path: Path | str, what: int) -> None:
+    def _watch(self, path: Path | str, *what: str) -> None:
+        from inotify_simple import flags
+
         if self._inotify is None:
             return
         try:
-            self._inotify.add_watch(path, what)
+            self._inotify.add_watch(path, sum(flags[name] for name in what))
         except FileNotFoundError:  # a folder that has still to be made: what looking is for
             pass
         except OSError as error:

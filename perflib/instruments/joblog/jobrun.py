@@ -12,7 +12,6 @@ import os
 import re
 import select
 import shlex
-import termios
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -260,6 +259,8 @@ def _terminal() -> Iterator[tuple[int, int]]:
 
     We keep both: a terminal without a writer would be readable for ever, with nothing to read.
     """
+    import termios
+
     try:
         ours, jobs = os.openpty()
     except OSError as error:

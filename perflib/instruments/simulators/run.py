@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import resource
 import shlex
 import shutil
 import subprocess
@@ -108,6 +107,8 @@ def run_under(
 
 def _no_core_files(pid: int) -> None:
     """QEMU writes core files of its own into the current folder."""
+    import resource
+
     with contextlib.suppress(OSError):  # it has ended already
         _, hard = resource.prlimit(pid, resource.RLIMIT_CORE)
         resource.prlimit(pid, resource.RLIMIT_CORE, (0, hard))

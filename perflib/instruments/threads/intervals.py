@@ -1,8 +1,9 @@
-"""Sums over the intervals of a recording, by ``kernels_c/readers/thread_bins.c``."""
+"""Sums over the intervals of a recording, by ``kernels_c/readers/thread_bins.c`` or `plain`."""
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perflib import kernels
+from perflib.instruments.threads import plain
 from perflib.instruments.threads.formats import ALL, STATES, Selection
 from perflib.instruments.threads.recording import Recording
 from perflib.kernels.records import record
@@ -37,6 +39,12 @@ def load() -> kernels.Kernel:
     return kernels.load("thread_bins")
 
 
+@functools.cache
+def compiled(name: str = "thread_bins") -> bool:
+    """Whether a kernel is to be had: recordings are also read where there is no compiler."""
+    return sys.platform == "linux" and not kernels.unavailable(name)
+
+
 def states_in_bins(
     recording: Recording, bins: int, selection: Selection = ALL, *, together: bool = False
 ) -> npt.NDArray[np.float64]:
@@ -56,8 +64,10 @@ def states_in_bins(
     wanted, span = recording.rows(selection.rows), recording.span(selection)
     slots = np.zeros_like(wanted) if together else np.arange(len(wanted), dtype=np.int32)
     found = np.zeros((1 if together else len(wanted), bins, len(STATES)))
-    lib, ffi = load().lib, load().ffi
-    if len(recording.intervals) and span[1] > span[0]:
+    if not len(recording.intervals) or span[1] <= span[0]:
+        return found
+    if compiled():
+        lib, ffi = load().lib, load().ffi
         lib.thread_bins(
             *_pointers(ffi, recording, wanted),
             ffi.from_buffer("int32_t[]", slots),
@@ -66,6 +76,9 @@ def states_in_bins(
             bins,
             ffi.from_buffer("double[]", found, require_writable=True),
         )
+    else:
+        for slot, row in zip(slots, wanted, strict=True):
+            found[slot] += plain.bins_of(recording, row, span, bins)
     return found
 
 
@@ -89,7 +102,6 @@ def levels(
         more than ``most``, and not more, in turn.
     """
     wanted, span = np.unique(recording.rows(selection.rows)), recording.span(selection)
-    lib, ffi = load().lib, load().ffi
     by_level, times = np.zeros(len(wanted) + 1, dtype=np.int64), np.empty(0, dtype=np.int64)
     if not len(recording.intervals):
         by_level[0] = span[1] - span[0]
@@ -97,6 +109,9 @@ def levels(
     wakes = np.zeros(len(recording.locks) + 1, dtype=np.uint8)
     if awake is not None:
         wakes[:] = awake
+    if not compiled():
+        return plain.levels(recording, wanted, span, list(states), wakes, most)
+    lib, ffi = load().lib, load().ffi
     while True:  # the first time they are only counted
         by_level[:] = 0
         n = lib.thread_levels(
@@ -124,19 +139,21 @@ def waits(
 ) -> npt.NDArray[np.void]:
     """Every wait for a lock (or for one), as records ``WAIT``, by row and by time."""
     wanted, span = np.unique(recording.rows(selection.rows)), recording.span(selection)
-    lib, ffi = load().lib, load().ffi
     found = np.empty(0, dtype=WAIT)
     if not len(recording.intervals):
         return found
     stamped = recording.meta.get("backend") == "preload"  # each operation is known there
     retry_ns = 0 if stamped else RETRY_NS
-    for _ in range(2):  # the first time they are only counted
+    for _ in range(2 if compiled() else 0):  # the first time they are only counted
+        lib, ffi = load().lib, load().ffi
         out = ffi.from_buffer("thread_wait[]", found)
         n = lib.thread_waits(
             *_pointers(ffi, recording, wanted), len(wanted), *span, retry_ns, out, len(found)
         )
         if n > len(found):
             found = np.empty(n, dtype=WAIT)
+    if not compiled():
+        found = plain.waits(recording, wanted, span, retry_ns, WAIT)
     recording.check(others=found["other"], stacks=found["stack"], locks=found["lock"])
     return recording.selected(selection, found if lock is None else found[found["lock"] == lock])
 

@@ -6,16 +6,13 @@ hours of thousands of threads is as large as one of seconds of two.
 
 from __future__ import annotations
 
-import functools
 import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.colors import to_hex
 
 from perflib.instruments.threads import use
 from perflib.instruments.threads.concurrency import thread_states
@@ -23,7 +20,7 @@ from perflib.instruments.threads.formats import Selection, State
 from perflib.instruments.threads.intervals import states_in_bins
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.use import use_over_time
-from perflib.lab.theme import themed
+from perflib.lab.theme import hex_colours
 from perflib.model.errors import UserError, choose
 from perflib.model.escape import visible
 from perflib.model.expressions import Expression
@@ -59,30 +56,13 @@ WAKERS = (
 )
 """What an arrow is in a recording of a kernel's wake-ups, and in one of a job's own waits."""
 
-CLASSES = dict(
-    zip(use.CLASSES, ("#e4e4e4", "#d55e00", "#ece133", "#029e73", "#0b2a6b"), strict=True)
-)
-"""The colour of each class of use: how many threads run or could, compared with the cores."""
-
-_SLEEPING = "#e4e4e4"  # what does nothing recedes; the theme has no colour as light
-_THEME = {  # numbers of the theme's colours: no two look alike to the colour-blind (tested)
-    State.RUNNING: 0,
-    State.READY: 8,
-    State.WAITING: 3,
-    State.SPINNING: 5,
-    State.UNKNOWN: 7,
-}
 _UNITS = (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000), ("ns", 1))
 _MIN_WINDOW_NS = 1_000  # of a window
 
 
-@functools.cache
 def colours() -> dict[State, str]:
-    """The colour of each state, of perflib's theme."""
-    with themed():
-        cycle = mpl.rcParams["axes.prop_cycle"].by_key()["color"]
-    found = {state: to_hex(cycle[place]) for state, place in _THEME.items()}
-    return found | {State.SLEEPING: _SLEEPING}
+    """The colour of each state."""
+    return {state: hex_colours()[state.name.lower()] for state in State}
 
 
 def legend(recording: Recording) -> dict[str, object]:
@@ -90,8 +70,8 @@ def legend(recording: Recording) -> dict[str, object]:
     return {
         "states": [LABELS[state] for state in DRAWN],
         "palette": [colours()[state] for state in DRAWN],
-        "classes": list(CLASSES),
-        "class_palette": list(CLASSES.values()),
+        "classes": list(use.CLASSES),
+        "class_palette": [hex_colours()[name] for name in use.CLASSES],
         "orders": list(ORDERS),
         "waker": WAKERS[recording.meta["backend"] == "preload"],
     }
@@ -188,8 +168,8 @@ def levels(recording: Recording, bins: int, selection: Selection) -> np.ndarray:
 
 
 def used(recording: Recording, bins: int, selection: Selection) -> np.ndarray:
-    """How high the classes of use are stacked: uint8[bins, 5] of 255, in the order ``CLASSES``."""
-    shares = use_over_time(recording, bins, selection)[list(CLASSES)].to_numpy()
+    """How high the classes of use are stacked: uint8[bins, 5] of 255, by `use.CLASSES`."""
+    shares = use_over_time(recording, bins, selection)[list(use.CLASSES)].to_numpy()
     levels: np.ndarray = np.rint(255 * np.clip(np.cumsum(shares, axis=1), 0, 1))
     return levels.astype(np.uint8)
 

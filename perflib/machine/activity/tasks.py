@@ -84,9 +84,10 @@ class TaskWatch:
         self,
         every_s: float = 2.0,
         read: Callable[[], Mapping[int, TaskTime]] = task_times,
-        affinity: Callable[[int], set[int]] = os.sched_getaffinity,
+        affinity: Callable[[int], set[int]] | None = None,
     ) -> None:
-        self._every_s, self._read, self._affinity = every_s, read, affinity
+        self._every_s, self._read = every_s, read
+        self._affinity = affinity or os.sched_getaffinity
         self._last = read()
         self._begin_s = self._end_s = _read_s(self._last)
         self._looked_s = time.monotonic()

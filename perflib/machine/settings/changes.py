@@ -9,7 +9,6 @@ and nothing that does not measure changes a setting.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import platform
@@ -285,6 +284,8 @@ def _sync_folder(folder: Path) -> None:
 
 def _lock(journal: Path, *, create: bool) -> int | None:
     """The journal, open and locked; ``None`` where another process has the lock."""
+    import fcntl
+
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
     while True:
         try:

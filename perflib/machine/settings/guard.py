@@ -22,7 +22,7 @@ import sys
 import time
 from typing import Any, NamedTuple
 
-_IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT, signal.SIGPIPE)
+_IGNORED = ("SIGINT", "SIGHUP", "SIGTERM", "SIGQUIT", "SIGPIPE")
 
 
 class Restored(NamedTuple):
@@ -123,7 +123,7 @@ def _log(journal: str, sentences: list[str]) -> None:
 
 def main(journal: str, file: int) -> None:
     """Wait for the end of the input; then put back, and say what came of it."""
-    for number in _IGNORED:
+    for number in (getattr(signal, name) for name in _IGNORED):
         signal.signal(number, signal.SIG_IGN)
     _say("ready")
     while os.read(0, 1):

@@ -245,7 +245,7 @@ def test_without_inotify_the_log_is_looked_at(
         pass
 
     setattr(Watcher, method, refuse)
-    monkeypatch.setattr(follow, "INotify", Watcher)
+    monkeypatch.setattr(inotify_simple, "INotify", Watcher)
     with LogFollower(log, timeout_s=30) as follower:
         threading.Timer(0.1, append, (log, b"new\n")).start()
         assert take(iter(follower), 4) == b"new\n"

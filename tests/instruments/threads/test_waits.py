@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,15 @@ def recorded(threads: list[list[Interval]]) -> Recording:
 # --- against the reference -----------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module", params=[True, False], ids=["kernel", "numpy"])
+def _way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """As summed by the kernel, and without one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sums, "compiled", lambda *_: request.param)
+        yield
+
+
+@pytest.mark.usefixtures("_way")
 @given(any_threads(), st.integers(0, 60), st.integers(0, 90), st.integers(1, 40))
 @settings(max_examples=50)
 def test_bins_are_exact(threads: list[list[Interval]], start: int, length: int, bins: int) -> None:
@@ -108,6 +118,7 @@ def test_bins_are_exact(threads: list[list[Interval]], start: int, length: int, 
         assert together.tolist() == pytest.approx(np.sum(expected, axis=0)[:, i].tolist())
 
 
+@pytest.mark.usefixtures("_way")
 @given(any_threads(), st.integers(0, 60), st.integers(0, 90))
 @settings(max_examples=50)
 def test_concurrency_is_exact(threads: list[list[Interval]], start: int, length: int) -> None:
@@ -121,6 +132,7 @@ def test_concurrency_is_exact(threads: list[list[Interval]], start: int, length:
         assert math.isnan(mean)
 
 
+@pytest.mark.usefixtures("_way")
 @given(any_threads(), st.sampled_from([0.0, 0.01, 0.2]))
 @settings(max_examples=50)
 def test_the_serial_part_is_exact(threads: list[list[Interval]], tolerance: float) -> None:
@@ -142,6 +154,7 @@ def test_the_serial_part_is_exact(threads: list[list[Interval]], tolerance: floa
         assert math.isnan(found.alone_share)
 
 
+@pytest.mark.usefixtures("_way")
 @given(any_threads(), st.integers(0, 60), st.integers(1, 90))
 @settings(max_examples=50)
 def test_waits_are_exact(threads: list[list[Interval]], start: int, length: int) -> None:
@@ -279,6 +292,7 @@ def test_too_little_memory_is_said(recording: Recording, monkeypatch: pytest.Mon
 
         ffi = sums.load().ffi
 
+    monkeypatch.setattr(sums, "compiled", lambda *_: True)
     monkeypatch.setattr(sums, "load", Refusing)
     with pytest.raises(MeasurementError, match="not enough memory for the 2 threads"):
         concurrency(recording)
