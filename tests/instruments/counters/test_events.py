@@ -11,7 +11,6 @@ from perflib.instruments.counters.aliases import aliases
 from perflib.instruments.counters.events import CounterEvent, event, names
 from perflib.instruments.counters.kernel_names import (
     GENERIC,
-    sysfs_event,
     tracepoints,
     unlisted_on_arm,
 )
@@ -164,26 +163,6 @@ def test_wrong_terms_of_sysfs(machine: Path, name: str, words: str) -> None:
     assert words in complaint(name, root=machine)
 
 
-@given(st.integers(0, 0xFFF), st.integers(0, 0xFF))
-@settings(max_examples=40)
-def test_bits_come_back_from_where_the_format_put_them(
-    tmp_path_factory: pytest.TempPathFactory, code: int, mask: int
-) -> None:
-    root = tmp_path_factory.getbasetemp() / "formats"
-    device = root / DEVICES / "cpu"
-    if not device.is_dir():
-        formats = {"event": "config:0-7,32-35", "umask": "config:8-15"}
-        trees.write(
-            root,
-            {f"{DEVICES}/cpu/format/{name}": where for name, where in formats.items()}
-            | {f"{DEVICES}/cpu/type": "4"},
-        )
-    _, config, config1, config2 = sysfs_event("cpu", f"umask={mask},event={code:#x}", root)
-    assert (config & 0xFF) | (config >> 32 << 8) == code
-    assert config >> 8 & 0xFFFF == mask
-    assert (config1, config2) == (0, 0)
-
-
 def test_tracepoints(machine: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     found = event("sched:sched_switch", root=machine)
     assert (found.type, found.config, found.source) == (2, 316, "tracepoint")
@@ -283,29 +262,6 @@ def test_every_alias_encodes_for_every_cpu_it_lists(name: str) -> None:
         assert dict(found.__dict__, name="", help="") == dict(
             event(native, cpu=pmu).__dict__, name="", help="", cpu=pmu
         )
-
-
-@needs_libpfm
-@pytest.mark.parametrize(
-    ("name", "cpu", "config"),
-    [
-        ("4k-aliasing", "bdw_ep", 0x107),
-        ("4k-aliasing", "spr", 0x403),
-        ("itlb-walks", "icx", 0xE85),
-        ("itlb-walks", "spr", 0xE11),
-        ("itlb-walks", "zen2", 0x785),
-        ("itlb-stlb-hits", "zen4", 0x84),
-        ("loads", "skx", 0x81D0),
-        ("stores", "hsw", 0x82D0),
-        ("l2-load-misses", "spr", 0x2124),
-        ("branches-taken", "icl", 0x20C4),
-        ("branches-taken-mispredicted", "zen3", 0xC5),
-        ("fp-scalar", "skx", 0x3C7),
-    ],
-)
-def test_aliases_by_number(name: str, cpu: str, config: int) -> None:
-    assert event(name, cpu=cpu).config == config
-    assert event(f"{name}:u", cpu=cpu).exclude_kernel
 
 
 @needs_libpfm

@@ -145,17 +145,6 @@ def test_a_group_that_was_never_on_says_so() -> None:
     assert rows["value"].isna().all()
 
 
-def test_rows_stand_in_the_order_asked_with_the_sets_name() -> None:
-    with CounterGroup([ABSENT, CLOCK, Lacking("odd", "absent: why"), FAULTS], name="mine") as group:
-        group.enable()
-        rows = group.read()
-    assert list(rows["event"]) == ["no-such-event", "task-clock", "odd", "page-faults"]
-    assert set(rows["set"]) == {"mine"}
-    assert list(rows.columns) == [
-        "event", "set", "value", "enabled_ns", "running_ns", "scaled", "scaled_error", "status",
-    ]  # fmt: skip
-
-
 def test_the_same_name_twice_is_refused() -> None:
     with pytest.raises(UserError, match="'mine' names page-faults more than once"):
         CounterGroup([FAULTS, CLOCK, FAULTS], name="mine")
@@ -171,19 +160,6 @@ def test_no_descriptor_is_left() -> None:
 
 
 # --- user space and the kernel -------------------------------------------------------------------
-
-
-def test_user_and_kernel_apart_make_the_whole() -> None:
-    events = [*in_domain([FAULTS], "user"), *in_domain([FAULTS], "kernel"), FAULTS]
-    with CounterGroup(events) as group:
-        group.enable()
-        touch(50)
-        group.disable()
-        table = group.read()
-    assert list(table["event"]) == ["page-faults:u", "page-faults:k", "page-faults"]
-    user, kernel, both = table["value"]
-    assert user >= 50
-    assert both == user + kernel
 
 
 def test_what_only_the_kernel_makes_is_not_zero_in_user_space() -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from perflib.instruments.counters.multiplexing import (
-    ratio_of_slices,
     rotation,
     scale_slices,
     scale_totals,
@@ -120,14 +119,6 @@ def test_slices_in_which_the_program_did_not_run_change_nothing() -> None:
 def test_slices_need_a_time_each() -> None:
     with pytest.raises(UserError, match="one count and one time each"):
         scale_slices([1, 2], [1e7], 3e7)
-
-
-def test_ratios_of_counts_that_rise_together_are_sharp() -> None:
-    generator = np.random.default_rng(2)
-    cycles = generator.uniform(1e6, 9e6, 50)  # varies ninefold, the ratio does not
-    ratio = ratio_of_slices(1.5 * cycles, cycles, 0.25)
-    assert ratio.value == pytest.approx(1.5)
-    assert ratio.error < 1e-6
 
 
 # --- totals of the kernel's rotation -------------------------------------------------------------

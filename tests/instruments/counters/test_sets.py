@@ -135,14 +135,6 @@ def test_a_ratio_by_hand() -> None:
     assert (row["set"], row["status"]) == ("mine", "scaled")
 
 
-def test_propagation_agrees_with_simulation() -> None:
-    generator = np.random.default_rng(0)
-    above, below = generator.normal(300, 6, 20_000), generator.normal(200, 3, 20_000)
-    row = by_ratio(ratio_table(counts(instructions=(300, 6), cycles=(200, 3))))
-    spread = float(np.std(above / below))
-    assert row["instructions-per-cycle"]["error"] == pytest.approx(spread, rel=0.03)
-
-
 def test_a_missing_counter_is_a_row_that_says_so() -> None:
     made = by_ratio(ratio_table(counts(instructions=100, cycles=math.nan)))
     row = made["instructions-per-cycle"]
@@ -192,18 +184,6 @@ def test_with_slices_counts_that_rise_together_give_a_sharp_ratio() -> None:
 
 
 # --- sets that go by the processor ---------------------------------------------------------------
-
-
-def test_a_set_by_the_processor_has_what_its_formulas_need() -> None:
-    assert names_here("topdown-l1", "skx") == [
-        "cycles",
-        "slots-not-delivered",
-        "slots-issued",
-        "slots-retired",
-        "recovery-cycles",
-    ]
-    assert names_here("topdown-l1", "zen4")[-2:] == ["slots-backend-stalled", "slots-other-thread"]
-    assert names_here("software", "skx") == list(sets()["software"].events)
 
 
 def test_cores_that_are_shared_count_cores(monkeypatch: pytest.MonkeyPatch) -> None:

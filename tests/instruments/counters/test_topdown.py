@@ -365,17 +365,6 @@ def test_nothing_that_ran_is_no_metric() -> None:
     assert "slots are zero" in by_name(table, "status")["retiring"]
 
 
-def test_domains_are_kept_apart() -> None:
-    user = pipeline("zen4", 1e9)
-    kernel = pipeline("zen4", 1e7, {**TRUTH, "frontend-bound": 0.5, "backend-bound": 0.05})
-    named = {f"{name}:u": value for name, value in user.items()}
-    named |= {f"{name}:k": value for name, value in kernel.items()}
-    made = by_name(table_of(counts(named), "zen4"))
-    assert made["frontend-bound:u"] == pytest.approx(0.25)
-    assert made["frontend-bound:k"] == pytest.approx(0.5)
-    assert len(made) == 2 * len(metrics())
-
-
 @needs_libpfm
 def test_this_machine_counts_or_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = []

@@ -50,20 +50,6 @@ def test_ready_made_formats_read_the_source_documents_log(name: str, seconds: fl
     assert problems == ["event 73 began at line 7 and never ended"]
 
 
-@pytest.mark.parametrize("name", ["athena", "kv"])
-def test_ready_made_formats_read_our_own_jobs(name: str) -> None:
-    log = (
-        b"AthenaEventLoopMgr   INFO   ===>>>  start processing event #73, run #1 72 events "
-        b"processed so far  <<<===\r\n"
-        b"G4SimTimer           INFO        Event nr. 73 took 1.5e-05 s. New average 1e-5 +- 0\r\n"
-        b"AthenaEventLoopMgr   INFO   ===>>>  done processing event #73, run #1 73 events "
-        b"processed so far  <<<===\r\n"
-    )
-    events, problems = parsed(log, FORMATS[name])
-    assert [event.label for event in events] == [73]
-    assert problems == []
-
-
 @pytest.mark.parametrize(
     ("begin", "end", "words"),
     [
@@ -156,21 +142,6 @@ def test_one_event_at_a_time_in_each_of_several_jobs() -> None:
     assert problems == [
         "event 2 of job a began at line 4 and never ended before event 3 of job a began at line 5"
     ]
-
-
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans()), max_size=20))
-def test_jobs_do_not_disturb_each_other(steps: list[tuple[str, bool]]) -> None:
-    def of(jobs: str) -> list[JobEvent]:
-        lines = [
-            (at, f"{job}> {'begin' if begins else 'end'} 7\n".encode())
-            for at, (job, begins) in enumerate(steps)
-            if job in jobs
-        ]
-        return parsed(lines, JOBS)[0]
-
-    together = of("ab")
-    assert [event for event in together if event.job == "a"] == of("a")
-    assert [event for event in together if event.job == "b"] == of("b")
 
 
 # --- lines of any length, cut anywhere ---------------------------------------------------------

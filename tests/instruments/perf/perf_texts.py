@@ -124,25 +124,3 @@ def texts(draw: st.DrawFn, *, plain: bool = False) -> Text:
         ]
         rows.append(row | {"stack": ";".join(outermost_first)})
     return Text("".join(f"{line}{end}" for line in lines).encode(), rows, records)
-
-
-def scrambled() -> st.SearchStrategy[bytes]:
-    """Texts with pieces missing, doubled, or replaced by anything."""
-    pieces = [
-        *(b" ", b"\n", b"\t", b"(", b")", b":", b"12", b"->", b" 1.5: ", b"add", b"deleted)"),
-        *(b"+0x", b"_$LT$", b"h0123456789abcdef ", b";", b"\xff", b"\r\n", b"[001]", b"/"),
-        *(b"PERF_RECORD_X", b" cycles: ", b"inlined)", b"\n\n", b"\0", b"# a : b\n", b"-1"),
-    ]
-
-    @st.composite
-    def scramble(draw: st.DrawFn) -> bytes:
-        recorded = (RECORDED / draw(st.sampled_from(NAMES))).read_bytes()
-        begin = draw(st.integers(0, len(recorded)))
-        data = bytearray(recorded[begin : begin + draw(st.integers(0, 1500))])
-        for _ in range(draw(st.integers(0, 8))):
-            at = draw(st.integers(0, len(data)))
-            new = draw(st.one_of(st.sampled_from(pieces), st.binary(max_size=3)))
-            data[at : at + draw(st.integers(0, 5))] = new
-        return bytes(data)
-
-    return st.one_of(st.binary(max_size=300), scramble())

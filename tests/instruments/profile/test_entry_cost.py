@@ -113,18 +113,6 @@ def test_costly_entries_are_found_and_their_control_windows_are_not() -> None:
     assert np.mean([found.control.effect for found in runs]) < 1
 
 
-def test_the_costly_functions_are_distinguished_from_the_others() -> None:
-    missed = wrong = 0
-    for found in studied(Program(20, costly=4, times=6.0), 20, 1.5):
-        table = found.table[found.table["samples"] > 400]
-        costly = table["function"] < "f04"
-        named = table["verdict"] == "supported"
-        missed += int((costly & ~named).sum())
-        wrong += int((named & ~costly).sum())
-    assert wrong == 0
-    assert missed <= 5
-
-
 def test_a_supported_function_has_its_numbers() -> None:
     samples = pd.DataFrame(
         {"symbol": "f", "offset": [0, 4, 8, 12] * 100 + [*range(16, 400, 4)] * 5}

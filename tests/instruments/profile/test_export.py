@@ -104,15 +104,6 @@ def check_speedscope(made: dict[str, Any]) -> None:
     json.dumps(made, allow_nan=False)
 
 
-@pytest.mark.parametrize("path", sorted(RECORDED.glob("*.txt")), ids=lambda path: path.stem)
-def test_recorded_texts_for_speedscope(path: Path) -> None:
-    samples = read(path).samples
-    made = speedscope(samples, "name")
-    check_speedscope(made)
-    assert sum(len(profile["samples"]) for profile in made["profiles"]) == len(samples)
-    assert len(made["profiles"]) == len(samples[["event", "pid", "tid"]].drop_duplicates())
-
-
 def test_speedscope_says_what_folded_says(tmp_path: Path) -> None:
     text = (
         "kv 1/2 1.1: 10 cpu-clock: 1 f (/x)\nkv 1/3 1.2: 20 cpu-clock: 1 g (/x)\n"

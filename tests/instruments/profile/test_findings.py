@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.instruments.profile import claims
 from perflib.instruments.profile.comparison import Comparison, compare
 from perflib.instruments.profile.entry_cost import entry_cost
 from perflib.instruments.profile.findings import comparison_findings, entry_findings
@@ -31,26 +30,6 @@ def entries() -> pd.DataFrame:
     """Samples of four functions of 100 instructions; of the first the entry is costly."""
     even = pd.DataFrame({"symbol": np.repeat(list("abcd"), 400), "offset": [*range(400)] * 4})
     return pd.concat([even, pd.DataFrame({"symbol": "a", "offset": [0] * 400})])
-
-
-def test_of_several_cores_each_subject_names_its_core() -> None:
-    found = comparison_findings(comparison(), "cpu8")
-    assert [finding.subject for finding in found] == [
-        "cpu8 event time",
-        "cpu8 standing out",
-        "cpu8 a",
-    ]
-
-
-def test_entries_are_descriptions_and_each_function_is_named() -> None:
-    over_all, control, *functions = entry_findings(
-        entry_cost(entries(), dict.fromkeys("abcd", 400))
-    )
-    assert (over_all.of, control.of) == (claims.ENTRY, claims.CONTROL)
-    assert {finding.of for finding in functions} == {claims.FUNCTION_ENTRY}
-    assert [finding.about for finding in functions] == [{"function": name} for name in "abcd"]
-    assert functions[0].verdict == "supported"
-    assert {finding.kind for finding in (over_all, control, *functions)} == {"description"}
 
 
 @pytest.mark.parametrize("verdict", ["supported", "refuted", "inconclusive"])

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -259,23 +258,3 @@ def test_copies_of_a_function_become_one() -> None:
     assert list(merged["offset"]) == list(made["offset"])
     assert made["symbol"].iloc[0] == "kv_scatter_0042"  # the table that was given is as it was
     assert rows(flat(merged), "function", "self_samples")[0] == ("kv_scatter", 2)
-
-
-def test_distinct_stacks_are_split_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What makes a million samples quick: work goes by stack, not by sample."""
-    from perflib.instruments.profile import views
-
-    names = [f"main;f{i};g{i % 7}" for i in range(50)]
-    codes = np.arange(1000) % 50
-    made = samples_of({"main": 1000})
-    made["stack"] = pd.Categorical.from_codes(codes, pd.Index(names))
-    split: list[str] = []
-
-    class Counting(views._Stack):
-        def __new__(cls, frames: list[str], weight: int) -> Self:
-            split.append(frames[1])
-            return super().__new__(cls, frames, weight)
-
-    monkeypatch.setattr(views, "_Stack", Counting)
-    assert top_down(made).below["main"].below["f3"].total == 20
-    assert len(split) == 50
