@@ -256,16 +256,6 @@ def test_null_beside_a_sibling(share: float) -> None:
         assert all(("environment shared" in named) is (share < 1) for named in found)
 
 
-def test_figures_and_tables_show_both_states() -> None:
-    run = run_of(beside(0.5, cost=0.2), counts())
-    curve = experiment.derived(run)["environment"]()
-    assert curve["environment_bytes"].tolist() == list(range(FIRST, FIRST + STEP * SIZES, STEP))
-    assert (curve["shared_iteration_ns"] > curve["iteration_ns"]).mean() > 0.9
-    drawn = experiment.figures(run)["environment"].axes[0]
-    labels = drawn.get_legend_handles_labels()[1]
-    assert sum("sibling busy" in label for label in labels) == 2
-
-
 # --- counters ------------------------------------------------------------------------------------
 
 
@@ -304,48 +294,6 @@ def test_spikes_are_one_a_period() -> None:
     also = table["environment_bytes"] == PREDICTED[0] + STEP
     both = table.assign(predicted=table["predicted"] | also)
     assert AliasEnvTable(both).spikes() == list(PREDICTED), "the slower one of the two"
-
-
-# --- figures -------------------------------------------------------------------------------------
-
-
-def test_the_figure_marks_predicted_sizes_above_the_simulated_count() -> None:
-    above, below = experiment.figures(run_of(samples(cost=0.2, rounds=3), counts()))[
-        "environment"
-    ].axes
-    marked = next(line for line in above.lines if line.get_marker() == "D")
-    assert np.asarray(marked.get_xdata()).tolist() == list(PREDICTED)
-    assert np.asarray(marked.get_ydata()).min() == pytest.approx(
-        1.2 * 78_000 * 1.15 / 65536, rel=0.15
-    )
-    curve = next(line for line in below.lines if line.get_label() == "simulated")
-    x, y = (np.asarray(part) for part in curve.get_data())
-    assert x[y > 1].tolist() == list(PREDICTED)
-    assert "simulated" in below.get_ylabel()
-    assert len(experiment.figures(run_of(samples(rounds=2)))["environment"].axes) == 1
-
-
-def test_figures_and_tables_show_their_data() -> None:
-    run = run_of(samples(rounds=3, order_cost=0.2), counts())
-    drawn = experiment.figures(run)
-    made = {name: table() for name, table in experiment.derived(run).items()}
-    assert set(drawn) == set(experiment.plots)
-    assert set(made) == set(experiment.tables)
-    assert len(drawn["counters"].axes[0].get_yticklabels()) == len(made["counters"])
-    labels = drawn["link_order"].axes[0].get_yticklabels()
-    assert [label.get_text().split("\n")[0] for label in labels] == sorted(ORDERS)
-    ends = made["aslr"].groupby(["addresses", "predicted"])["iteration_ns"].agg(["min", "max"])
-    assert len(ends) == 3
-    for line in drawn["aslr"].axes[0].lines:
-        share, time_ns = np.asarray(line.get_ydata()), np.asarray(line.get_xdata())[1:]
-        assert (share[0], share[-1]) == (0, pytest.approx(100))
-        assert [time_ns[0], time_ns[-1]] in ends.to_numpy().tolist()
-    assert len(drawn["aslr"].axes[0].lines) == 3
-    assert made["aslr"].groupby("addresses").size().to_dict() == {
-        "fixed": 3 * (SIZES + 14), "random": 30,
-    }  # fmt: skip
-    assert made["predicted"].to_numpy().tolist() == [[size, "g-i"] for size in PREDICTED]
-    assert made["addresses"]["variable"].tolist() == ["inc"]
 
 
 # --- predictions ---------------------------------------------------------------------------------

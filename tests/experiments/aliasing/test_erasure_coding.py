@@ -365,15 +365,6 @@ def test_slices_longer_than_a_millisecond_are_not_conditioned() -> None:
     assert np.isfinite(seen).all()
 
 
-def test_the_figure_of_speeds_shows_both_states() -> None:
-    run = run_of(sliced({}, 0.5))
-    table = experiment.derived(run)["speed"]()
-    assert table.groupby("state").size().to_dict() == {"alone": 8, "shared": 8}
-    axes = experiment.figures(run)["speed"].axes[0]
-    assert len(axes.containers) == 8
-    assert len(axes.get_legend_handles_labels()[1]) == 5
-
-
 # --- both ways -----------------------------------------------------------------------------------
 
 
@@ -461,27 +452,6 @@ def test_ways_of_the_first_level_are_the_machines() -> None:
 
 def run_of(table: pd.DataFrame, **given: Any) -> Run:
     return Run("r", experiment.name, given, table, {})
-
-
-def test_figures_have_a_point_with_its_interval_for_each_configuration() -> None:
-    drawn = experiment.figures(run_of(samples({"aligned": 150.0})))
-    assert list(drawn) == ["speed", "layout_cost"]
-    speed, cost = drawn["speed"].axes[0], drawn["layout_cost"].axes[0]
-    assert "MB/s" in speed.get_ylabel()
-    assert "(%)" in cost.get_ylabel()
-    assert len(speed.containers) == 4
-    assert len(cost.containers) == 3
-    assert [label.get_text() for label in speed.get_xticklabels()] == ["ours\ntable", "isal"]
-    assert "mean of 2 cores" in cost.get_title(loc="center") + cost.get_title(loc="left")
-    points: Any = cost.containers[0]
-    assert list(points.lines[0].get_ydata()) == pytest.approx([150, 150], rel=0.02)
-    assert cost.get_yscale() == "symlog"
-    alone = experiment.figures(run_of(samples({}, rounds=1)))["speed"].axes[0]
-    bars: Any = alone.containers[0]
-    ends = np.array([bar.vertices[:, 1] for bar in bars.lines[2][0].get_paths()])
-    assert (np.ptp(ends, axis=1) == 0).all(), "one round has no interval"
-    small_effects = experiment.figures(run_of(samples({}, cores=1)))["layout_cost"].axes[0]
-    assert small_effects.get_yscale() == "linear"
 
 
 # --- for real ------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from perflib import kernels
 from perflib.experiments import get
 from perflib.experiments.code_size.claims import SAME_KNEE, SAME_KNEE_SIMULATED
 from perflib.experiments.code_size.code_segment.compiled import (
-    both_switches,
     same_knee,
     same_knee_simulated,
 )
@@ -181,29 +180,6 @@ def test_simulated_misses_of_the_real_programs_rise_at_the_same_size(tlb: TlbMod
 
 
 # --- the table and the figure --------------------------------------------------------------------
-
-
-def test_the_figure_shows_both_switches_from_its_table() -> None:
-    run = run_of(switches(), provenance={"machine": machine(), "simulated": simulated()})
-    table = both_switches(CodeTable(run.samples), run.provenance["simulated"])
-    assert set(table["pattern"]) == set(BOTH)
-    assert table.loc[table["backing"] == "4k", "misses_per_step"].notna().all()
-    assert table.loc[table["backing"] != "4k", "misses_per_step"].isna().all()
-    assert (table["extra_percent"].isna() == (table["backing"] == "4k")).all()
-    axes = CODE.figures(run)["compiled"].axes
-    assert len(axes) == 3
-    for panel in axes:
-        assert {"assembled switch", "compiled switch"} <= {
-            str(label).split(",")[0] for label in panel.get_legend_handles_labels()[1]
-        }
-    drawn = {
-        str(line.get_label()): np.asarray(line.get_ydata(), float).tolist()
-        for line in axes[2].lines
-        if "switch" in str(line.get_label())
-    }
-    for pattern, name in (("random", "assembled switch"), ("compiled", "compiled switch")):
-        mine = table[(table["pattern"] == pattern) & table["misses_per_step"].notna()]
-        assert drawn[name] == list(mine["misses_per_step"])
 
 
 def test_on_small_pages_alone_there_are_times_alone() -> None:

@@ -269,26 +269,6 @@ def test_a_table_that_cannot_be_analysed_is_refused(
         analyse()
 
 
-# --- figures -------------------------------------------------------------------------------------
-
-
-def test_figures_show_modes_and_jobs_with_units() -> None:
-    drawn = COUNTERS.figures(run_of(samples(error={ROTATED: 0.3})))
-    assert list(drawn) == ["errors", "costs"]  # no series without provenance
-    assert [axes.get_title() for axes in drawn["errors"].axes] == [
-        "1 job",
-        "3 jobs at once",
-    ]
-    axes = drawn["errors"].axes[0]
-    assert {label.get_text() for label in axes.get_yticklabels()} == {CALLS, "context-switches"}
-    assert "%" in axes.get_xlabel()
-    _, labels = axes.get_legend_handles_labels()
-    assert {ROTATED, KERNEL, SAMPLED, "two runs of one set at a time"} < set(labels)
-    costs = drawn["costs"].axes
-    assert [panel.get_title() for panel in costs] == ["CPU time", "wall time"]
-    assert [t.get_text() for t in costs[0].get_xticklabels()] == list(MODES[1:])
-
-
 # --- the schedule --------------------------------------------------------------------------------
 
 

@@ -265,18 +265,3 @@ def test_trials_say_what_was_missed_and_how_many_samples_they_have() -> None:
     assert (trials["missed_ms"] == 0.1).all()
     left = 100 * (1 - trials["missed_ms"] / trials["event_ms"])
     assert trials["covered_percent"].to_numpy() == pytest.approx(left.to_numpy())
-
-
-def test_the_tables_of_a_comparison_have_a_row_for_each_function_and_core() -> None:
-    run = run_of(samples(6, costlier={(1, "kv_locate"): 0.3}))
-    made = {name: make() for name, make in get("event_profile").derived(run).items()}
-    cores = ["additional_time_cpu1", "cost_cpu1"]
-    assert list(made) == ["profile", "flat", "modules", *cores, "trials", "time_line"]
-    additional = made["additional_time_cpu1"]
-    assert additional["function"][0] == "kv_locate"
-    assert additional["unit"].unique().tolist() == ["ns"]
-    assert (additional["visible_percent"] > 0).all()
-    cost = made["cost_cpu1"]
-    assert cost.groupby("core").size().to_dict() == {"cpu0": 11, "cpu1": 11}
-    assert (cost["cost_low"] <= cost["cost"]).all()
-    assert made["time_line"]["time_ms"].between(0, made["time_line"]["event_ms"]).all()

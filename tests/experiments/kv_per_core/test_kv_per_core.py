@@ -12,8 +12,6 @@ import pytest
 
 from perflib.experiments import get
 from perflib.experiments.kv_per_core.measure import KernelTrials, chunks_of
-from perflib.experiments.kv_per_core.table import kv_table
-from perflib.framework.plots import core_style
 from perflib.kernels import build
 from perflib.machine.settings import changes
 from perflib.measure.conditions import Conditions
@@ -153,35 +151,6 @@ def test_two_runs_of_equal_machines_do_not_differ_and_of_unequal_do() -> None:
     moved = Run("d", KV.name, params, same.samples.assign(event=same.samples["event"] + 1000))
     with pytest.raises(UserError, match="no event in common"):
         KV.compare(first, moved)
-
-
-def test_figures_show_every_core_with_units() -> None:
-    params = KV.Params.make({}).model_dump(mode="json")
-    drawn = KV.figures(Run("r", KV.name, params, samples(slow={2: 0.12}, rounds=30)))
-    assert list(drawn) == ["parts", "seconds_per_event", "event_by_event", "drift"]
-    axes = drawn["seconds_per_event"].axes[0]
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "1", "2", "3"]
-    assert "(ms)" in axes.get_ylabel()
-    values = kv_table(samples(slow={2: 0.12}, rounds=30)).seconds_per_event()
-    ratio = values["clean_s"] / values["clean_s"].iloc[0]
-    assert ratio.to_numpy() == pytest.approx([1, 1, 1.12, 1], abs=0.02)
-    assert (values["clean_s_low"] < values["clean_s"]).all()
-    assert (values["clean_s_high"] > values["clean_s"]).all()
-    drift, distribution = drawn["drift"].axes
-    assert "(s)" in drift.get_xlabel() or drift.get_xlabel() == "round"
-    medians = {}
-    for line in distribution.lines:
-        excess, share = np.asarray(line.get_ydata()), np.asarray(line.get_xdata())
-        if len(share) > 2:  # not the line at 0
-            assert np.all(np.diff(share) >= 0)
-            assert share[-1] == pytest.approx(100)
-            medians[line.get_color()] = float(np.interp(50, share, excess))
-    assert set(medians) == {core_style(cpu)[0] for cpu in range(4)}
-    assert max(medians, key=medians.__getitem__) == core_style(2)[0]
-    assert max(medians.values()) == pytest.approx(12, abs=4)
-    for name in ("event_by_event", "drift"):
-        (legend,) = drawn[name].legends
-        assert {text.get_text() for text in legend.get_texts()} >= {"0", "1", "2", "3"}
 
 
 def test_runs_of_an_earlier_schema_are_read_by_their_old_names() -> None:

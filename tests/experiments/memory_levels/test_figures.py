@@ -4,67 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
-from matplotlib.axes import Axes
 
-from perflib.experiments.memory_levels import figures, tables
-from perflib.experiments.memory_levels.table import MemoryTable, tlb_reaches
 from perflib.lab.theme import figures as figures_of
 from tests.experiments.memory_levels.memory_samples import (
-    KIB,
-    MIB,
-    machine,
     run_of,
     samples,
 )
-from tests.experiments.plotted import bars, points
-
-
-def legend(axes: Axes) -> list[str]:
-    found = axes.get_legend()
-    return [text.get_text() for text in found.get_texts()] if found else []
-
-
-def written(axes: Axes) -> str:
-    return "\n".join(text.get_text() for text in axes.texts)
-
-
-def test_latency_shows_each_curve_the_claims_and_the_levels() -> None:
-    table = MemoryTable(samples(), machine())
-    (axes,) = figures.latency(tables.latency(table), tables.levels(table)).axes
-    found = bars(axes)
-    assert len(found) == 6
-    curve = table.curve("random", "thp")
-    x, y = points(found["random, 2 MiB pages (thp)"])
-    assert x == pytest.approx(curve["array_bytes"] / KIB)
-    assert y == pytest.approx(curve["latency_ns"])
-    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-    assert "(ns)" in axes.get_ylabel()
-    text = written(axes)
-    for name in ("L1d", "L2", "L3"):
-        assert f"{name} claimed" in text
-    broad = [level for level in table.levels if level.last_bytes >= 2 * level.first_bytes]
-    assert broad
-    for level in table.levels:
-        words = f"{table.latency(level).effect:.3g} ns"
-        words += f"\n{table.latency(level, 'latency_cycles').effect:.3g} cycles"
-        assert (words in text) == (level in broad)
-    assert "levels found" in legend(axes)
-
-
-def test_ratios_are_those_within_rounds() -> None:
-    table = MemoryTable(samples(), machine())
-    reaches = tlb_reaches(table.machine)
-    figure = figures.ratios(tables.ratios(table), tables.levels(table), reaches)
-    assert [axes.get_ylabel().splitlines()[0] for axes in figure.axes] == [
-        "4 KiB over", "random over", "sequential over",
-    ]  # fmt: skip
-    _, y = points(bars(figure.axes[1])["random / window, 4 KiB pages"])
-    assert y == pytest.approx(table.ratio_curve(("random", "4k"), ("window", "4k"))["ratio"])
-    assert y[-1] > 1.2
-    assert "second-level TLB" in written(figure.axes[1])
-    assert "second-level TLB" not in written(figure.axes[2])
 
 
 @pytest.mark.parametrize(
@@ -83,14 +29,3 @@ def test_only_what_was_measured_is_compared(made: dict[str, Any], panels: int) -
     assert ("ratios" in found) == (panels > 0)
     if panels:
         assert len(found["ratios"].axes) == panels
-
-
-def test_cores_are_compared_by_size() -> None:
-    table = MemoryTable(samples(cores=(0, 2), slow_memory={2: 0.4}, rounds=12), machine())
-    (axes,) = figures.core_difference(tables.core_difference(table), tables.levels(table)).axes
-    found = bars(axes)
-    assert set(found) == {"cpu0", "cpu2"}
-    x, y = points(found["cpu2"])
-    assert y[x > 70 * MIB / KIB] == pytest.approx(40, abs=6)
-    assert np.abs(y[x < 64]).max() < 6
-    assert "(%)" in axes.get_ylabel()

@@ -62,21 +62,6 @@ def test_curve_is_the_machines() -> None:
         assert inside.mean() > 0.8
 
 
-def test_levels_table() -> None:
-    found = tables.levels(MemoryTable(samples(rounds=16, drift=0.0), machine()))
-    assert found["level"].tolist() == ["L1d", "L2", "L3", "memory"]
-    assert found["size_kib"].tolist()[:3] == [32, 1024, 32768]
-    truth_ns = [*(cycles * 1000 / MHZ for cycles in CYCLES), MEMORY_NS]
-    found_ns = found["latency_ns"].to_numpy(float)
-    assert found_ns == pytest.approx(truth_ns, rel=0.04)
-    assert found["latency_cycles"].to_numpy(float) == pytest.approx(found_ns * MHZ / 1000, rel=0.01)
-    for unit in ("ns", "cycles"):
-        low, middle, high = (found[f"latency_{unit}{end}"] for end in ("_low", "", "_high"))
-        assert (low < middle).all()
-        assert (middle < high).all()
-    assert {int(kib * KIB) for kib in found["array_kib"]} <= set(SIZES)
-
-
 def test_minimum_in_caches_and_median_in_memory() -> None:
     """Half of the repeats take twice as long; in memory one in five is fast by chance."""
     made = samples(noise=0.001, tails=0.0, drift=0.0)

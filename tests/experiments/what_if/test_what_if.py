@@ -158,17 +158,6 @@ def test_one_thread_and_a_target_that_never_runs_are_named() -> None:
     assert "f by its profile" not in said
 
 
-def test_tables_and_figures() -> None:
-    samples = trials(10, {FUNCTION: 30.0, LOCK: 0.0})
-    run = made_run(EXPERIMENT, samples)
-    tables = {name: make() for name, make in EXPERIMENT.derived(run).items()}
-    assert list(tables["targets"]["target"]) == ["f", "l"]  # the largest gain first
-    assert len(tables["gains"]) == 4
-    for figure in EXPERIMENT.figures(run).values():
-        assert figure.axes
-        assert figure.axes[0].get_lines()
-
-
 def test_a_small_run_holds_what_its_schema_says() -> None:
     if reason := EXPERIMENT.unavailable():
         pytest.skip(reason)

@@ -8,13 +8,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from perflib.instruments.perf import script as perfscript
 from perflib.instruments.perf.script import StackReader, read
 from perflib.model.errors import UserError
-from tests.instruments.perf.perf_texts import NAMES, RECORDED, Text, texts
+from tests.instruments.perf.perf_texts import NAMES, RECORDED
 
 SAMPLE = (
     "kv 12/13 [001] 1.000002003: 25 cycles:u: \n\t401136 f+0x4 (/bin/kv)\n\t2 main (/bin/kv)\n\n"
@@ -66,22 +63,6 @@ def test_the_table_and_its_types(tmp_path: Path) -> None:
         "object": "category",
         "stack": "category",
     }
-
-
-@given(text=texts(), piece=st.integers(2048, 4096), room=st.integers(4, 9))  # whole lines fit
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_text_made_from_a_table_reads_back(
-    tmp_path: Path, text: Text, piece: int, room: int
-) -> None:
-    path = written(tmp_path, text.data)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(perfscript, "_PIECE", piece)
-        patch.setattr(perfscript, "_ROOM", room)
-        in_pieces = read(path)
-    for profile in (read(path), in_pieces):
-        assert plain(profile.samples) == text.rows
-        assert (profile.unread, profile.unread_count) == ([], 0)
-        assert profile.records == text.records
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -13,7 +13,6 @@ from typing import Any
 import duckdb
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
 
 from perflib.instruments.perf.script import read
 from perflib.instruments.profile.export.files import written
@@ -21,7 +20,7 @@ from perflib.instruments.profile.export.flame import folded
 from perflib.instruments.profile.export.parquet import write_parquet
 from perflib.instruments.profile.export.speedscope_file import speedscope
 from perflib.model.errors import UserError
-from tests.instruments.perf.perf_texts import RECORDED, Text, texts
+from tests.instruments.perf.perf_texts import RECORDED
 
 # inferno cuts "operator()" short, and leaves "operator<<" its arguments.
 CALLED = re.compile(r"operator(?:\(\)|<<(?:\([^)]*\))?)?")
@@ -50,13 +49,6 @@ def inferno(path: Path) -> list[str]:
         pytest.skip("no inferno-collapse-perf on PATH: cargo install inferno")
     done = subprocess.run([program, "-q", path], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
-
-
-@given(text=texts(plain=True))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-def test_made_texts_fold_as_inferno_folds_them(tmp_path: Path, text: Text) -> None:
-    samples = samples_of(tmp_path, text.data)
-    assert folded(samples) == inferno(tmp_path / "perf.txt")
 
 
 @pytest.mark.parametrize(

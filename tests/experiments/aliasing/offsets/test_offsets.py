@@ -207,46 +207,6 @@ def test_half_width_is_of_what_is_predicted() -> None:
     assert half_width(unpredicted.samples) == math.inf
 
 
-def test_figures_and_tables_show_every_function() -> None:
-    functions = [
-        swept("convolution", 2048, "O0"), swept("convolution", 2048, "O0-restrict"),
-        swept("convolution", 1048576, "O3"), COPY, swept("memcpy", 2048),
-        swept("dgemv", 128, "blis-pthread", "column"),
-        swept("dgemv", 512, "blis-pthread", "column"), swept("dgemv", 128, "blis-pthread", "row"),
-        MINE,
-    ]  # fmt: skip
-    run = run_of({one: made(seed, rounds=8) for seed, one in enumerate(functions)})
-    rows = [
-        {"function": "copy", "build": "O2", "offset_bytes": at, "aliases_per_element": at / 64}
-        for at in (0, 64)
-    ]
-    run.provenance["simulated"] = {"model": "a store buffer", "rows": rows}
-    drawn, tables = experiment.figures(run), experiment.derived(run)
-    assert list(drawn) == [
-        "time_convolution", "time_copy", "time_memcpy", "time_dgemv", "time_other", "simulated",
-        "effects",
-    ]  # fmt: skip
-    assert set(tables) == {*drawn, "used", "remedy"}
-    assert len(drawn["time_convolution"].axes) == 4
-    assert len(drawn["time_dgemv"].axes) == 2
-    names = [function.name for function in functions]
-    (effects,) = drawn["effects"].axes
-    assert [label.get_text() for label in effects.get_yticklabels()] == names
-    assert tables["effects"]()["function"].tolist() == names
-    remedy = tables["remedy"]().query("before_bytes == 0")
-    assert set(remedy["function"]) == set(names)
-    # 0 and 2048 have the same place in a line: all of the cost is the distance's
-    assert remedy["cost_percent"].tolist() == remedy["distance_percent"].tolist()
-    curve = tables["time_dgemv"]()
-    assert set(curve.loc[curve["predicted"], "n"]) == {512}
-    assert tables["used"]()["used"].tolist() == [8 * len(OFFSETS)] * len(names)
-    (simulated,) = drawn["simulated"].axes
-    assert simulated.get_title().startswith("simulated: a store buffer")
-    for figure in drawn.values():
-        shown = [axes for axes in figure.axes if axes.axison]
-        assert any("(B)" in axes.get_xlabel() or "(%)" in axes.get_xlabel() for axes in shown)
-
-
 @pytest.mark.parametrize(
     "name",
     [

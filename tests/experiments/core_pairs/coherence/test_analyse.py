@@ -13,11 +13,10 @@ from perflib.experiments import get
 from perflib.experiments.core_pairs.coherence.names import (
     LAYOUTS,
     PROTOCOLS,
-    USUAL_STATES,
     way_of,
 )
 from perflib.experiments.core_pairs.coherence.table import CoherenceTable
-from perflib.lab.theme import figures, png
+from perflib.lab.theme import figures
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from tests.experiments.core_pairs.coherence.coherence_samples import (
@@ -323,57 +322,6 @@ def test_one_pair_at_a_time_needs_no_such_control(of_two: dict[str, Finding]) ->
 
 
 # --- figures -------------------------------------------------------------------------------------
-
-
-def test_figures_of_two_cores(two: pd.DataFrame) -> None:
-    drawn = figures(run_of(two))
-    assert set(drawn) == {
-        "heatmap_cas_one_line", "heatmap_write_read_two_lines", "heatmap_one_way_message",
-        "states", "protocols", "control", "over_time",
-    }  # fmt: skip
-    title = drawn["heatmap_cas_one_line"].axes[0].get_title(loc="left")
-    assert title == "Latency of cas_one_line (round trip)"
-    labels = [tick.get_text() for tick in drawn["protocols"].axes[0].get_yticklabels()]
-    assert labels[2] == "one_way_message\n(one way)"
-    states = drawn["states"].axes[0]
-    assert "ns" in states.get_xlabel()
-    written = {text.get_text() for text in states.texts}
-    (expected,) = (
-        f"{row.median_ns:.3g}"
-        for row in CoherenceTable(two).latencies().itertuples()
-        if row.what == "modified load"
-    )
-    assert expected in written
-    assert len(states.get_yticklabels()) == len(USUAL_STATES)
-    control = drawn["control"].axes[0]
-    assert [tick.get_text() for tick in control.get_yticklabels()] == [
-        name.replace(" ", ", ") for name in LAYOUTS
-    ]
-    for name in ("states", "control"):
-        assert png(drawn[name]).startswith(b"\x89PNG")
-
-
-def test_tables(two: pd.DataFrame) -> None:
-    run = run_of(two)
-    made = COHERENCE.derived(run)
-    assert set(COHERENCE.drawings(run)) == set(made) - {"latencies"}
-    states = made["states"]().set_index(["state", "access"])
-    assert set(states.index) == {tuple(what.split()) for what in NEAR_NS if " " in what}
-    assert states.loc[("modified", "load"), "median_ns"] == pytest.approx(1.05 * 28, rel=0.02)
-    protocols = made["protocols"]().set_index("what")
-    assert list(protocols.index) == list(PROTOCOLS)
-    assert (protocols["quantile_0.01_ns"] < protocols["median_ns"]).all()
-    assert (protocols["median_ns"] < protocols["quantile_0.99_ns"]).all()
-    control = made["control"]()
-    assert control["layout"].tolist() == list(LAYOUTS)
-    assert control["latency_ns"].tolist() == pytest.approx(
-        [1.05 * ns for ns in LAYOUT_NS.values()], rel=0.03
-    )
-    followed = made["over_time"]()
-    assert followed.groupby("what").size().to_dict() == dict.fromkeys(
-        [*PROTOCOLS, "modified load", "invalid load"], 24
-    )
-    assert len(made["heatmap_cas_one_line"]()) == 4
 
 
 def test_local_and_distant_last_level_caches_are_groups_with_their_latencies() -> None:
