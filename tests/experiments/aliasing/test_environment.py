@@ -34,7 +34,7 @@ from perflib.experiments.aliasing.environment.starts import (
     read_line,
     start,
 )
-from perflib.experiments.aliasing.environment.table import SIMULATED, AliasEnvTable
+from perflib.experiments.aliasing.environment.table import AliasEnvTable
 from perflib.experiments.aliasing.environment.trials import Configuration, EnvironmentTrials
 from perflib.kernels import build
 from perflib.measure.conditions import Conditions
@@ -259,41 +259,9 @@ def test_null_beside_a_sibling(share: float) -> None:
 # --- counters ------------------------------------------------------------------------------------
 
 
-def test_counters_are_ranked_by_their_correlation_with_time() -> None:
-    ranked = AliasEnvTable(samples(cost=0.2), counts(), 65536).ranking()
-    assert list(ranked.columns) == [
-        "counter", "median", "spike_1", "spike_2", "correlation", "p", "source",
-    ]  # fmt: skip
-    strong = ranked[ranked["correlation"] > 0.8]
-    assert {"stalls", SIMULATED} <= set(strong["counter"])
-    assert (strong["p"] < 0.01).all()
-    row = ranked.set_index("counter").loc[SIMULATED]
-    assert (row["median"], row["spike_1"], row["source"]) == (0.0, 131072.0, "simulated")
-    assert set(ranked["source"][ranked["counter"] != SIMULATED]) == {"measured"}
-    faults = ranked.set_index("counter").loc["page-faults"]
-    assert abs(faults["correlation"]) < 0.3
-    assert list(ranked["correlation"].abs()) == sorted(ranked["correlation"].abs(), reverse=True)
-
-
 def test_null_counters_do_not_go_with_time_that_is_noise() -> None:
     ranked = AliasEnvTable(samples()).ranking().set_index("counter")
     assert (ranked.loc[["stalls", "page-faults"], "p"] > 0.01).all()
-
-
-def test_a_constant_counter_has_no_correlation() -> None:
-    table = samples(rounds=2).assign(idle=7.0)
-    row = AliasEnvTable(table).ranking().set_index("counter").loc["idle"]
-    assert row["median"] == 7
-    assert np.isnan(row["correlation"])
-    assert np.isnan(row["p"])
-
-
-def test_spikes_are_one_a_period() -> None:
-    table = samples(cost=0.2, rounds=3)
-    assert AliasEnvTable(table).spikes() == list(PREDICTED)
-    also = table["environment_bytes"] == PREDICTED[0] + STEP
-    both = table.assign(predicted=table["predicted"] | also)
-    assert AliasEnvTable(both).spikes() == list(PREDICTED), "the slower one of the two"
 
 
 # --- predictions ---------------------------------------------------------------------------------

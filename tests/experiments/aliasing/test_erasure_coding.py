@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from perflib.experiments.aliasing.erasure_coding import experiment
 from perflib.experiments.aliasing.erasure_coding import measure as erasure_measure
-from perflib.experiments.aliasing.erasure_coding.analyse import l1d_ways_of
 from perflib.experiments.aliasing.erasure_coding.blocks import decode, encode
 from perflib.experiments.aliasing.erasure_coding.layouts import (
     IMPLEMENTATIONS,
@@ -403,18 +402,6 @@ def test_what_one_third_of_the_run_lacks_is_not_supported() -> None:
         assert found.reasons[0].code == "segments_disagree"
 
 
-def test_speeds_are_megabytes_a_second() -> None:
-    table = ErasureTable(samples({"aligned": 25.0}, noise=0.001))
-    fast, slow = table.speed("ours_table", "staggered"), table.speed("ours_table", "aligned")
-    assert fast.low < fast.effect < fast.high
-    assert fast.effect / slow.effect == pytest.approx(1.25, rel=0.01)
-    plain = ErasureTable(samples({}, noise=0.0, rounds=1)).speed("ours_table", "staggered")
-    assert plain.effect == pytest.approx((40 << 20) / 5e6 * 1e3, rel=0.1)
-    rows = table.speeds(by_core=True)
-    assert len(rows) == 2 * len(LAYOUTS) * 2
-    assert (rows["mb_per_s_low"] < rows["mb_per_s_high"]).all()
-
-
 def test_an_implementation_that_one_core_lacks_has_no_mean_of_the_cores() -> None:
     table = samples({})
     lacking = table[~((table["implementation"] == "isal") & (table["cpu"] == 1))]
@@ -435,16 +422,6 @@ def test_tables_of_a_users_own_are_checked_for_what_is_needed() -> None:
         "mine",
         "mine chasing",
     ]
-
-
-def test_ways_of_the_first_level_are_the_machines() -> None:
-    caches = [
-        {"level": 1, "kind": "instruction", "ways": 4},
-        {"level": 1, "kind": "data", "ways": 12},
-        {"level": 2, "kind": "unified", "ways": 16},
-    ]
-    assert l1d_ways_of({"caches": caches}) == 12
-    assert l1d_ways_of({}) is None
 
 
 # --- figures -------------------------------------------------------------------------------------

@@ -97,15 +97,6 @@ def test_a_run_without_the_control_claims_nothing() -> None:
     assert findings(table[table["region_bytes"] != CONTROL_BYTES]) == {}
 
 
-def test_extra_time_in_ns_by_distance() -> None:
-    table = AliasMapTable(samples({0: 0.5, 4096: 0.7}))
-    assert table.distances() == list(range(-64, 65, 8))
-    by_distance = table.by_distance(4096)
-    place = table.distances().index(0)
-    assert by_distance[place].effect == pytest.approx(0.18 * 1.7, rel=0.05)
-    assert all(each.effect < 0.2 for n, each in enumerate(by_distance) if n != place)
-
-
 # --- the sibling ---------------------------------------------------------------------------------
 
 

@@ -162,16 +162,3 @@ def test_a_short_run_measures_every_configuration_and_is_saved() -> None:
     assert {finding.subject for finding in CODE.analyse(again)} >= {"knee", "pages random"} or (
         plan["backings"] == ["4k"]
     )
-
-
-# --- parameters ----------------------------------------------------------------------------------
-
-
-def test_lists_are_written_as_text_as_one_item_or_as_lists() -> None:
-    made = CODE.Params.parse(["backings=4k, thp", "sizes_kib=64,512", "patterns=chase"])
-    assert (made.backings, made.sizes_kib, made.patterns) == (  # type: ignore[attr-defined]
-        ["4k", "thp"], [64, 512], ["chase"],
-    )  # fmt: skip
-    assert CODE.Params.make({"sizes_kib": 64}).sizes_kib == [64]  # type: ignore[attr-defined]
-    assert CODE.Params.make({"sizes_kib": [64, 8]}).sizes_kib == [64, 8]  # type: ignore[attr-defined]
-    assert CODE.Params.make(made.model_dump(mode="json")) == made

@@ -13,7 +13,7 @@ import pytest
 
 from perflib import kernels
 from perflib.experiments import get
-from perflib.experiments.code_size.claims import SAME_KNEE, SAME_KNEE_SIMULATED
+from perflib.experiments.code_size.claims import SAME_KNEE_SIMULATED
 from perflib.experiments.code_size.code_segment.compiled import (
     same_knee,
     same_knee_simulated,
@@ -59,16 +59,6 @@ def same(table: pd.DataFrame) -> Finding:
 
 
 # --- by times ------------------------------------------------------------------------------------
-
-
-def test_the_same_knee_is_supported() -> None:
-    found = same(switches())
-    assert (found.verdict, codes(found), found.of) == ("supported", ["clear"], SAME_KNEE)
-    assert found.low < 0 < found.high
-    assert -20 < found.low < found.high < 20
-    assert found.unit == "percent"
-    assert set(found.evidence["knees_kib"]) == set(BOTH)
-    assert "within 20 %" in found.claim
 
 
 @pytest.mark.parametrize("compiled_kib", [300.0, 900.0])

@@ -7,20 +7,7 @@ import pytest
 
 from perflib.experiments import get
 from perflib.experiments.code_size import tables
-from perflib.experiments.code_size.reaches import Reaches
-from perflib.experiments.code_size.table import CodeTable
-from tests.experiments.code_size.code_samples import machine, run_of, samples
-
-REACHES = Reaches.of(machine())
-
-
-def test_of_many_cores_the_times_are_those_of_their_mean() -> None:
-    table = CodeTable(samples(cores=range(12), sizes_kib=(8, 3072), rounds=4))
-    frame = tables.times(table, "random", REACHES)
-    assert frame["cpu"].isna().all()
-    assert len(frame) == 2 * 2
-    few = CodeTable(samples(cores=(3, 5), sizes_kib=(8, 3072), rounds=4))
-    assert set(tables.times(few, "random", REACHES)["cpu"]) == {3, 5}
+from tests.experiments.code_size.code_samples import run_of, samples
 
 
 def test_backings_are_counted_and_what_is_not_available_has_its_reason() -> None:

@@ -26,7 +26,7 @@ from perflib.framework.watch import Watch
 from perflib.instruments.counters import groups
 from perflib.kernels import Build, build
 from perflib.machine.activity.interrupts import core_activity
-from perflib.machine.hardware.pmu import Pmu, pmu
+from perflib.machine.hardware.pmu import Pmu
 from perflib.measure.conditions import Conditions
 from perflib.measure.pages import smaps
 from perflib.measure.pages.backings import why_not
@@ -37,8 +37,6 @@ from perflib.model.errors import MeasurementError, UserError
 CPUS = sorted(os.sched_getaffinity(0))
 KIB = 1024
 HUGE = [name for name in ("thp", "collapse") if not why_not(name)]
-COLUMNS = {column.name for column in get("code_segment").columns}
-MADE_BY_ROUNDS = {"round", "position"}
 FILE_PAGES = (
     "{begin:x}-{end:x} r-xp 00001000 fe:00 12 /tmp/lib.so\n"
     "KernelPageSize:        4 kB\nRss:            4096 kB\nFilePmdMapped:  2048 kB\n"
@@ -103,18 +101,6 @@ def test_a_trial_measures_what_was_requested(kernel: Build, backing: str, patter
         assert row["huge_bytes"] == 0
     else:
         assert row["huge_bytes"] >= 512 * each
-
-
-def test_rows_have_the_columns_that_this_machine_can_have(kernel: Build) -> None:
-    known = core_activity(CPUS[0])
-    unknown = {
-        name for name in ("softirqs", "interrupts", "switches") if getattr(known, name) is None
-    }
-    unknown |= {"expected", "found"}  # of results that are wrong
-    if not pmu().available:
-        unknown.add("itlb_misses")
-    with trials_of(kernel, configuration()) as trials:
-        assert set(trials.take(0, 0)) == COLUMNS - MADE_BY_ROUNDS - unknown
 
 
 def test_what_the_kernel_does_not_count_has_no_column(

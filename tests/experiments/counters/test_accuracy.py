@@ -84,14 +84,6 @@ def test_a_reference_of_zero_has_no_relative_error() -> None:
 # --- beside the scatter --------------------------------------------------------------------------
 
 
-def test_the_scatter_is_that_of_the_reference_from_run_to_run() -> None:
-    (row,) = rows_of(counts([100, 110], [100, 110]))
-    assert row["average_error_percent"] == 0
-    assert row["scatter_average_percent"] == pytest.approx((10 + 100 / 11) / 2)
-    assert not row["repeatable"]
-    assert rows_of(counts([100, 101], [100, 110]))[0]["repeatable"]
-
-
 def test_the_scatter_is_also_that_of_rounds_which_the_mode_lacks() -> None:
     table = counts([100, 101, 150], [100, 101, 150])
     lacking = table[(table["mode"] == ONE_SET) | (table["round"] < 2)]

@@ -10,7 +10,7 @@ import pytest
 
 from perflib.experiments.data_tlb.analyse import findings, rise_of
 from perflib.experiments.data_tlb.measure import numbers
-from perflib.experiments.data_tlb.table import Entries, Rise, TlbTable
+from perflib.experiments.data_tlb.table import Entries, Rise
 from perflib.experiments.data_tlb.ways import find_ways
 from perflib.framework.knees import at_level, no_knee
 from perflib.model.finding import Finding
@@ -116,15 +116,6 @@ def test_control_against_control_shows_no_knee() -> None:
     found = findings(run_of(pd.concat([even, odd]), tlb(1, 96, 6), tlb(2, 1536, 12)))
     assert not any(one.evidence["begins_pages"] for one in found)
     assert all(one.verdict != "supported" for one in found)
-
-
-def test_several_cores_are_batches_of_one_machine() -> None:
-    made = MACHINES["oldest of all"]
-    table = TlbTable(made.samples(rounds=10, cores=2))
-    assert table.array.cores == (0, 1)
-    assert len(table.log_rise("4k")) == 2 * (table.array.batches.max() + 1)
-    rises = table.rises("4k")
-    assert [rise.half.low <= n <= rise.half.high for rise, n in zip(rises, (64, 2048), strict=True)]
 
 
 def test_what_is_not_reported_stays_open_and_what_is_published_is_marked() -> None:

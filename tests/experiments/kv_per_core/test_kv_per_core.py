@@ -55,14 +55,6 @@ def test_null_bursts_are_interference_and_not_slowness() -> None:
     assert found["cpu1 interference"].verdict == "refuted"
 
 
-def test_slowness_and_interference_of_one_core_are_two_numbers() -> None:
-    table = samples(3, cores=2, rounds=300, slow={1: 0.05}, burst_share={1: 0.2})
-    found = findings(table)
-    assert found["cpu1"].verdict == "supported"
-    assert found["cpu1"].low < 5 < found["cpu1"].high
-    assert 10 < found["cpu1 interference"].effect < 40
-
-
 def test_a_few_slow_events_are_told_from_all() -> None:
     found = findings(samples(slow={1: 0.5}, slow_events=(3, 7), rounds=100))
     assert found["cpu1"].evidence["events_slower_share"] == pytest.approx(0.1)
@@ -106,15 +98,6 @@ def test_time_without_the_core_is_said_to_be_sharing() -> None:
     assert "the core is shared, not slow" in findings(table)["cpu1"].reason
     table["cpu_time_ns"] = table["time_ns"]
     assert "the core itself" in findings(table)["cpu1"].reason
-
-
-def test_where_a_slow_core_lies_is_said() -> None:
-    params = KV.Params.make({}).model_dump(mode="json")
-    places = [{"cpu": cpu, "where": f"package {cpu // 2}"} for cpu in range(4)]
-    run = Run("r", KV.name, params, samples(slow={2: 0.12}), {"machine": {"cpus": places}})
-    named = [f for f in KV.analyse(run) if f.verdict == "supported"]
-    assert [f.evidence["where"] for f in named] == ["package 1"]
-    assert named[0].reason.endswith("It is package 1.")
 
 
 def test_one_core_or_one_round_compares_nothing() -> None:

@@ -86,15 +86,6 @@ def test_without_an_emulator_the_run_says_so(monkeypatch: pytest.MonkeyPatch) ->
     assert experiment.derived(run)["simulated"]().empty
 
 
-def test_time_for_it_is_a_fifth_of_the_budget_or_what_is_given() -> None:
-    assert params(budget_s=45.0).simulating_s == 9.0
-    assert params(budget_s=5.0).simulating_s == 0
-    assert params(simulated_s=3.0).simulating_s == 3.0
-    assert params(simulated_s=0, budget_s=100.0).simulating_s == 0
-    with pytest.raises(UserError, match="parameter 'simulated_s': -1"):
-        params(simulated_s=-1)
-
-
 def rows_of(aliases: dict[int, float]) -> list[dict[str, Any]]:
     return [
         {"build": "A", "environment": padding, "instructions": 1e6, "4K aliases": count,
@@ -109,15 +100,6 @@ def ranked(samples: pd.DataFrame, aliases: dict[int, float]) -> dict[str, Any]:
     by_name = {str(row["counter"]): row for row in table.to_dict("records")}
     assert math.isnan(by_name["iTLB misses / 1000 instructions"]["correlation"])
     return {str(name): value for name, value in by_name[ALIASES].items()}
-
-
-def test_counts_that_go_with_the_time_are_ranked_first() -> None:
-    aliases = {0: 0.5, 1040: 100.0, 2080: 0.5, 3120: 0.5}
-    samples = trials(1, lambda layout, _: 0.2 * (layout["environment"] == 1040))
-    found = ranked(samples, aliases)
-    assert found["correlation"] > 0.8
-    assert found["p"] < 0.05
-    assert found["median"] == 0.5
 
 
 def test_a_null_is_hardly_ever_taken_for_a_cause() -> None:

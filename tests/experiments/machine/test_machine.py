@@ -52,14 +52,6 @@ def test_the_likeliest_cause_is_named() -> None:
     assert "another task" in MACHINE.analyse(run)[0].reason
 
 
-def test_a_level_is_how_much_longer_work_takes() -> None:
-    params = MACHINE.Params.make({}).model_dump(mode="json")
-    run = Run("r", "machine", params, turns({0: 0.05, 1: 0.001}))
-    levels = MACHINE.levels(run).set_index("cpu")["value"]
-    assert levels[0] == pytest.approx(1 / 0.95, abs=0.01)
-    assert levels[1] == pytest.approx(1 / 0.999, abs=0.001)
-
-
 def test_gap_time_serves_where_the_stolen_time_was_not_recorded() -> None:
     table = turns({0: 0.05})
     bare = table[["round", "cpu", "duration_ns", "gap_low_ns", "gap_ns"]]

@@ -23,7 +23,6 @@ from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.model.finding import Finding
 from tests.experiments.memory_levels.memory_samples import (
     CACHES,
-    CYCLES,
     KIB,
     MEMORY_NS,
     MIB,
@@ -74,20 +73,6 @@ def test_two_curves_where_both_states_were_seen() -> None:
         assert json.dumps([one.to_dict() for one in found.values()], allow_nan=False)
 
 
-def test_latencies_of_a_core_that_is_seldom_alone_are_its_own() -> None:
-    """Of all samples the first level is 10 % slower, of those alone it is not."""
-    made = quick(rounds=20, drift=0.0)
-    table = MemoryTable(beside_sibling(made, 0.25, slower=0.3), machine())
-    for level, cycles in zip(table.alone.levels, CYCLES[:2], strict=False):
-        assert table.alone.latency(level, "latency_cycles").effect == pytest.approx(
-            cycles, rel=0.02
-        )
-    assert table.alone.samples_percent < 40
-    assert table.shared is not None
-    first = table.alone.levels[0]
-    assert table.shared.latency(first, "latency_cycles").effect > 1.1 * CYCLES[0]
-
-
 def test_null_a_sibling_that_takes_no_part_of_the_caches() -> None:
     for seed in range(2):
         found = findings(busy(seed))
@@ -125,21 +110,6 @@ def test_a_slow_core_is_found_beside_a_busy_sibling() -> None:
 
 
 # --- levels that cores share ---------------------------------------------------------------------
-
-
-def test_what_cores_share_is_read_off_the_samples_that_scatter_less() -> None:
-    table = MemoryTable(busy(), machine()).alone
-    for level in table.levels:
-        used = table.sampled(level)
-        if level.array_bytes <= table.own_bytes:
-            assert used is table
-        else:
-            widths = [part.latency(level).half_width for part in (table, table.part("all"))]
-            assert used.latency(level).half_width == min(widths)
-    memory = findings(busy())["memory"]
-    assert memory.evidence["samples"] in ("alone", "all")
-    assert memory.evidence["half_width_ns"].keys() == {"alone", "all"}
-    assert memory.reasons[-1].code == f"from_{memory.evidence['samples']}"
 
 
 def test_choosing_the_narrower_interval_keeps_its_coverage() -> None:
@@ -182,14 +152,6 @@ def test_samples_without_probes_are_analysed_as_ever() -> None:
         name: one.to_dict() for name, one in after.items()
     }
     assert all("samples" not in one.evidence for one in before.values())
-
-
-def test_a_run_of_few_rounds_has_verdicts_of_what_it_visited_often() -> None:
-    """In the shortest runs of a busy machine larger arrays are visited once or not at all."""
-    for seed in range(2):
-        found = findings(busy(seed, rounds=4))
-        assert {found[name].verdict for name in ("L1d", "L2")} == {"supported"}
-        assert found["memory"].verdict in ("supported", "inconclusive")
 
 
 def test_ends_of_few_noisy_rounds_hold_the_truth() -> None:

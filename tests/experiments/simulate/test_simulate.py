@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflib import experiments
-from perflib.experiments.simulate.analyse import spread_percent
 from perflib.framework.jobs import command_template
 from perflib.instruments.joblog.jobrun import job_argv
 from perflib.instruments.simulators.lines import ACCESSES, FALSE, LINES, TRANSFERS, WRITES
@@ -70,17 +68,6 @@ def verdicts(found: list[Finding], claim: str) -> dict[str, str]:
 # --- what is concluded ---------------------------------------------------------------------------
 
 
-def test_misses_a_thousand_instructions_and_where() -> None:
-    found = analysed(samples({"here": 1.0}), often_per_1000=3.0)
-    by_counter = {one.about["counter"]: one for one in found}
-    assert set(by_counter) == {name for names in COUNTERS.values() for name in names}
-    misses = by_counter["L1d misses of loads"]
-    assert misses.effect == pytest.approx(1000 * (9000 + 3000 + 1800) / 3e6)
-    assert misses.verdict == "supported"
-    assert "(65%) in hot" in misses.plain
-    assert not [one for one in found if one.of.name == "more"]
-
-
 def test_null_the_same_geometry_twice_makes_no_difference() -> None:
     """With rounds that differ, too, and not as the analysis assumes."""
     wrong = 0
@@ -127,15 +114,6 @@ def test_a_program_without_a_miss() -> None:
     run = Run("made", "simulate", SIMULATE.params({}).model_dump(mode="json"), table, {})
     assert SIMULATE.analyse(run) == []
     assert all(figure.axes for figure in SIMULATE.figures(run).values())
-
-
-def test_rounds_that_agree_are_precise() -> None:
-    table = samples({"here": 1.0})
-    assert math.isinf(spread_percent(table[table["round"] == 0]))
-    assert spread_percent(table) == 0.0
-    changed = table["simulated_count"].where(table["round"] != 1, table["simulated_count"] * 1.1)
-    changed = changed.where(table["counter"] != "instructions", table["simulated_count"])
-    assert spread_percent(table.assign(simulated_count=changed)) == pytest.approx(10.0, rel=0.01)
 
 
 def line_samples(
@@ -190,24 +168,6 @@ def test_null_lines_that_hardly_move_are_no_cause() -> None:
         found = analysed(line_samples(200, seed=seed, spread=0.3))
         wrong += any(one.verdict == "supported" for one in found)
     assert wrong == 0
-
-
-def test_a_line_s_users_are_a_table_and_a_figure() -> None:
-    run = Run(
-        "made", "simulate", SIMULATE.params({"parts": ["lines"]}).model_dump(mode="json"),
-        line_samples(50_000, false=0.5), {},
-    )  # fmt: skip
-    table = SIMULATE.derived(run)["lines"]()
-    assert list(table["symbol"]) == ["slots", "slots", "start"]
-    assert list(table["thread"]) == [1, 2, 0]
-    assert table["false_percent"].iloc[0] == pytest.approx(50, abs=0.1)
-    assert list(table["writes_bytes"]) == ["0-7", "8-15", ""]
-    assert list(table["accesses"]) == [90_000, 90_000, 2]
-    figures = SIMULATE.figures(run)
-    assert set(figures) == {"lines"}
-    assert [label.get_text() for label in figures["lines"].axes[0].get_yticklabels()] == [
-        "slots", "start",
-    ]  # fmt: skip
 
 
 def test_a_program_whose_threads_share_nothing() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
@@ -17,26 +14,9 @@ from tests.experiments.threads.thread_samples import samples
 from tests.instruments.threads.made import made_recording
 
 
-def drawn(frame: pd.DataFrame, **params: Any) -> dict[str, Figure]:
-    run = Run("made", "threads", experiment.params(params).model_dump(mode="json"), frame)
-    with themed():
-        found = experiment.figures(run)
-        for figure in found.values():
-            figure.canvas.draw()
-    return found
-
-
 def legend(figure: Figure) -> list[str]:
     legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes)]
     return [text.get_text() for one in legends if one is not None for text in one.get_texts()]
-
-
-def test_a_running_job_has_what_its_profile_says() -> None:
-    frame = samples(versions={"running": ("formula",)}, rounds=12)
-    frame = frame[frame["configuration"] == "profiled"].assign(round=0, self_report=None)
-    found = drawn(frame, job="running", job_pid=1)
-    assert list(found) == ["states", "concurrency", "waits"]
-    assert legend(found["waits"]) == ["the profile"]
 
 
 def test_what_is_drawn_of_recordings_needs_them() -> None:

@@ -20,8 +20,8 @@ from perflib.experiments.aliasing.offsets.claims import ALIASES, ALIASES_SHARED,
 from perflib.experiments.aliasing.offsets.functions import Configuration, Swept
 from perflib.experiments.aliasing.offsets.measure import functions_of, half_width
 from perflib.experiments.aliasing.offsets.simulated import simulated_aliases
-from perflib.experiments.aliasing.offsets.table import OffsetTable, functions_in
-from perflib.experiments.aliasing.offsets.trials import OffsetTrials, fitting, with_calls
+from perflib.experiments.aliasing.offsets.table import functions_in
+from perflib.experiments.aliasing.offsets.trials import OffsetTrials, with_calls
 from perflib.kernels import build
 from perflib.lab.theme import png
 from perflib.machine.libraries.blas import Blas
@@ -70,16 +70,6 @@ def test_periods() -> None:
     dgemv = {n: swept("dgemv", n, "blis", "column").period for n in (512, 256, 128, 100)}
     assert dgemv == {512: 4096, 256: 2048, 128: None, 100: None}
     assert swept("dgemv", 512, "blis", "row").period is None
-
-
-def test_a_name_says_what_ran() -> None:
-    assert swept("convolution", 2048, "O2-restrict").name == "convolution-O2-restrict-2048"
-    assert swept("memcpy", 64, "O3").columns == {
-        "function": "memcpy-64", "routine": "memcpy", "build": "", "n": 64, "order": "",
-    }  # fmt: skip
-    assert swept("dgemv", 128, "blis-pthread", "row").name == "dgemv-blis-pthread-row-128"
-    assert fitting("dgemv", [0, 4, 8, 12, 16]) == [0, 8, 16]
-    assert fitting("copy", [0, 4, 8]) == [0, 4, 8]
 
 
 def test_what_ran_is_known_from_columns_from_an_earlier_plan_or_not_at_all() -> None:
@@ -166,16 +156,6 @@ def test_null_beside_a_sibling(share: float) -> None:
         assert len(found) == 2 if share == 1 else 3
     assert claims <= 1
     assert misses <= 3
-
-
-def test_a_core_that_is_seldom_alone_has_longer_batches() -> None:
-    table = beside(1, 0.5, slow={1028: 0.3})
-    few = with_sibling(made(1, slow={1028: 0.3}, hit=0.0, rounds=64), 0.5, stretch=2)
-    for samples in (table, few):
-        slowest = OffsetTable(samples).slowest
-        assert slowest.offset_bytes == 1028
-        assert slowest.difference.low < 30 < slowest.difference.high
-    assert not np.isfinite(OffsetTable(few).by_block).all(axis=1).all()
 
 
 def test_what_differs_beside_a_sibling_only_is_not_the_functions() -> None:
@@ -297,16 +277,6 @@ def test_a_blas_that_uses_threads_all_the_same_is_found_out(threaded: Blas) -> N
         assert all(others > 0 for others in columns["others_ns"])
         (problem,) = trials.violated
     assert problem.startswith("dgemv-threaded-column-256: other threads of the process took time")
-
-
-@needs_this_processor
-def test_the_kind_of_core_that_openblas_was_told_is_recorded() -> None:
-    given = {
-        **SMALL, "functions": ["memcpy"], "offsets": [0, 2048],
-        "environment": {"OPENBLAS_CORETYPE": "Haswell"},
-    }  # fmt: skip
-    run = experiment.measure(experiment.params(given))
-    assert run.provenance["openblas_coretype"] == "Haswell"
 
 
 @needs_this_processor

@@ -99,16 +99,6 @@ def test_default_offsets_fit_and_have_their_controls(item: int) -> None:
 # --- what is claimed -----------------------------------------------------------------------------
 
 
-def test_a_cost_at_the_predicted_offsets_is_found() -> None:
-    slow = dict.fromkeys(np.array(OFFSETS)[aliasing(OFFSETS)[0]].tolist(), 0.12)
-    table = OffsetTable(made(slow=slow))
-    found = table.predicted()
-    assert found.low < 12 < found.high
-    assert found.half_width < 2
-    verdicts = {one.subject: one.verdict for one in offset_findings(F, table, 5)}
-    assert verdicts == {"f predicted": "supported", "f": "supported"}
-
-
 def test_what_a_place_in_a_line_costs_is_no_alias() -> None:
     slow = {offset: 0.2 for offset in OFFSETS if offset % 64 == 4}
     table = OffsetTable(made(slow=slow))

@@ -21,8 +21,6 @@ from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from tests.experiments.core_pairs.coherence.coherence_samples import (
     LAYOUT_NS,
-    MHZ,
-    NEAR_NS,
     findings,
     run_of,
     samples,
@@ -51,24 +49,6 @@ def eight() -> pd.DataFrame:
 
 
 # --- the table -----------------------------------------------------------------------------------
-
-
-def test_each_number_is_reported_with_its_way(two: pd.DataFrame) -> None:
-    records = CoherenceTable(two).latencies().to_dict("records")
-    table = {str(row["what"]): row for row in records}
-    assert list(table) == list(NEAR_NS)
-    assert table["cas_one_line"]["way"] == "round trip"
-    assert table["one_way_message"]["way"] == "one way"
-    assert table["modified load"]["way"] == "one line"
-    assert all(row["way"] for row in records)
-    for what, ns in NEAR_NS.items():
-        row = table[what]
-        assert row["median_ns_low"] < row["median_ns"] < row["median_ns_high"]
-        assert row["median_ns"] == pytest.approx(1.05 * ns, rel=0.02)  # it drifts by 10 %
-        assert row["median_cycles"] == pytest.approx(row["median_ns"] * MHZ / 1e3)
-        assert row["pairs"] == 2
-    assert table["cas_one_line"]["one_way_ns"] == table["cas_one_line"]["median_ns"] / 2
-    assert table["one_way_message"]["one_way_ns"] == table["one_way_message"]["median_ns"]
 
 
 def test_every_protocol_and_state_has_a_way() -> None:
@@ -223,15 +203,6 @@ def test_null_protocols_that_agree_as_one_way() -> None:
 # --- groups and cores ----------------------------------------------------------------------------
 
 
-def test_two_cores_alone_show_no_groups(two: pd.DataFrame, of_two: dict[str, Finding]) -> None:
-    """A core has no latency to itself: nothing shows whether the other one is near."""
-    for found in (of_two, findings(two, ((0,), (1,)))):
-        assert found["groups"].verdict == found["kernel"].verdict == "inconclusive"
-        assert found["groups"].effect == 1
-        assert [reason.code for reason in found["kernel"].reasons] == ["pair"]
-        assert found["cpu0"].verdict == found["cpu1"].verdict == "refuted"
-
-
 def test_null_equal_cores() -> None:
     four = ((0, 1, 2, 3),)
     found = findings(samples(groups=four, whats=CAS), four)
@@ -319,22 +290,3 @@ def test_pairs_that_slow_each_other() -> None:
 
 def test_one_pair_at_a_time_needs_no_such_control(of_two: dict[str, Finding]) -> None:
     assert "pairs at once" not in of_two
-
-
-# --- figures -------------------------------------------------------------------------------------
-
-
-def test_local_and_distant_last_level_caches_are_groups_with_their_latencies() -> None:
-    """Two dies: what a line costs that lies in this one's last-level cache, and in the other's."""
-    dies, near_ns = ((0, 1, 2), (3, 4, 5)), 17.0
-    rows = samples(groups=dies, rounds=8, layouts=None, far=3.0,
-                   whats=["local load", "last_level load", "invalid load"],
-                   changed={"last_level load": near_ns})  # fmt: skip
-    found = findings(rows, dies)
-    assert (found["groups"].verdict, found["groups"].effect) == ("supported", 2)
-    assert found["groups"].about == {"what": "last_level load (one line)"}
-    assert found["last_level load"].verdict == "supported", "nearer than memory"
-    table = CoherenceTable(rows).state_latencies()
-    (row,) = table[table["state"] == "last_level"].to_dict("records")
-    assert row["nearest_ns"] == pytest.approx(near_ns, rel=0.1)
-    assert row["farthest_ns"] == pytest.approx(3 * near_ns, rel=0.1)

@@ -55,19 +55,6 @@ def found_in(
 # --- what it says --------------------------------------------------------------------------------
 
 
-def test_two_sockets() -> None:
-    found = found_in(samples(INTEL, rounds=16), machine(TWO_NODES))
-    assert found["groups"].effect == 2
-    classes = found["groups"].evidence["classes"]
-    assert [near["latency_ns"] for near in classes] == pytest.approx(
-        [near["latency"] / 2.5 for near in classes], rel=0.02
-    )
-    assert found["kernel"].verdict == "supported"
-    assert found["distances"].verdict == "supported"
-    assert found["own"].verdict != "supported"
-    assert found["cpu9"].evidence["where"] == "package 1, core 9, node 1"
-
-
 def test_null_a_machine_with_one_node() -> None:
     """Two cores, as here: one group, and the kernel names one, too."""
     found = found_in(samples(flat(2), rounds=24, noise=0.01), machine([0, 0]))
