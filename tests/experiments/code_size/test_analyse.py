@@ -269,6 +269,15 @@ def test_a_knee_is_compared_with_the_reach(
     assert found.evidence["reach_kib"] == {"iTLB": 512.0, "second-level TLB": 4096.0}
 
 
+def test_a_knee_says_which_level_and_reports_a_second_knee() -> None:
+    found = judged(knees((512, 448, 640), (3000, 2048, 4096)))
+    assert codes(found) == ["at_reach", "second_knee"]
+    assert "20 % of the reach of the iTLB" in found.reason
+    assert "A second knee is at 2.93 MiB" in found.reason
+    assert len(found.evidence["knees_kib"]) == len(found.evidence["heights_percent"]) == 2
+    assert found.evidence["heights_percent"][0][0] == pytest.approx(100 * math.expm1(0.1))
+
+
 def test_no_knee_is_refuted_with_its_bound_and_too_little_data_is_not() -> None:
     found = judged(knees(bound=0.04))
     assert found.verdict == "refuted"

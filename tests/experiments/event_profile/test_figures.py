@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -105,3 +107,38 @@ def test_cycles_have_powers_of_ten() -> None:
     with themed():
         assert "(10⁶ cycles)" in texts(shared.additional_time(comparison(unit="cycles")))
         assert "(10⁹ cycles)" in texts(figures.cost_on_both(comparison(unit="cycles")))
+
+
+# --- entry, time line ----------------------------------------------------------------------------
+
+
+def one_event(
+    time_ms: Any, event_ms: float, missed_begin_ms: float = 0, missed_end_ms: float = 0
+) -> pd.DataFrame:
+    columns = {"time_ms": time_ms, "event_ms": event_ms}
+    return pd.DataFrame(
+        columns | {"missed_begin_ms": missed_begin_ms, "missed_end_ms": missed_end_ms}
+    )
+
+
+def histogram(figure: Figure) -> tuple[float, float, int]:
+    """The area of the steps (samples times ms), their greatest height, and how many there are."""
+    (filled,) = figure.axes[0].collections
+    x, y = np.asarray(filled.get_paths()[0].vertices).T
+    area = abs(np.dot(x, np.roll(y, 1)) - np.dot(y, np.roll(x, 1))) / 2
+    return float(area), float(y.max()), len(np.unique(x)) - 1
+
+
+def test_the_time_line_shows_begin_end_and_what_was_missed() -> None:
+    with themed():
+        figure = figures.time_line(one_event(np.arange(2.0, 499), 500, 2, 1))
+    shown = texts(figure)
+    assert "497 samples of an event of 500.0 ms" in shown
+    assert "time since the event's begin (ms)" in shown
+    assert "samples per 1 ms" in shown
+    assert "missed: 3.00 ms, 0.6 %" in shown
+    area, highest, _ = histogram(figure)
+    assert area == pytest.approx(497)
+    assert highest == 1
+    assert len(figure.axes[0].patches) == 2, "begin and end were missed"
+    assert_nothing_is_cut_off(figure)

@@ -112,6 +112,21 @@ def test_a_slow_core_is_found_beside_a_busy_sibling() -> None:
 # --- levels that cores share ---------------------------------------------------------------------
 
 
+def test_what_cores_share_is_read_off_the_samples_that_scatter_less() -> None:
+    table = MemoryTable(busy(), machine()).alone
+    for level in table.levels:
+        used = table.sampled(level)
+        if level.array_bytes <= table.own_bytes:
+            assert used is table
+        else:
+            widths = [part.latency(level).half_width for part in (table, table.part("all"))]
+            assert used.latency(level).half_width == min(widths)
+    memory = findings(busy())["memory"]
+    assert memory.evidence["samples"] in ("alone", "all")
+    assert memory.evidence["half_width_ns"].keys() == {"alone", "all"}
+    assert memory.reasons[-1].code == f"from_{memory.evidence['samples']}"
+
+
 def test_choosing_the_narrower_interval_keeps_its_coverage() -> None:
     """Memory that a sibling does not slow: the interval that was chosen covers the truth."""
     sizes = [64 * MIB, 81 * MIB, 102 * MIB, 128 * MIB]

@@ -253,6 +253,16 @@ def test_a_helper_that_looks_about_does_not_make_a_job_parallel(tmp_path: Path) 
     assert serial_parts(recording, 0.0).start_s == 0.0
 
 
+def test_waiting_for_work_is_no_work_but_waiting_for_a_lock_is(tmp_path: Path) -> None:
+    def begin(lock: int) -> float:
+        threads: Any = [[(0, 1000, 0)], [(0, 600, 2, 0, -1, lock), (600, 1000, 0)]]
+        return serial_parts(recording_of(tmp_path / str(lock), threads)).start_s
+
+    kinds = [lock.kind for lock in LOCKS]
+    assert [begin(kinds.index(kind)) for kind in ("condition", "join")] == [600 / 1e9] * 2
+    assert begin(kinds.index("mutex")) == begin(-1) == 0.0
+
+
 def test_too_little_memory_is_said(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing:
         class lib:  # noqa: N801
