@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from perflib.framework.plots import core_style, core_styles, log_ticks, slowdowns, slowest
+from perflib.framework.plots import core_style, core_styles, log_ticks, slowest
 
 
 def test_cores_of_one_machine_look_unlike() -> None:
@@ -20,23 +20,6 @@ def test_cores_of_one_machine_look_unlike() -> None:
 def test_few_cores_are_all_coloured_and_of_many_the_slowest() -> None:
     assert slowest(pd.Series({0: 1.0, 1: 3.0, 2: 2.0})) == [1, 2, 0]
     assert slowest(pd.Series(range(64)).astype(float)) == list(range(63, 55, -1))
-
-
-def test_a_core_keeps_its_colour_whoever_is_slow() -> None:
-    cores = range(4)
-    one = pd.DataFrame({"cpu": cores, "bytes": 1024.0, "slowdown_percent": [0.0, 0.0, 0.0, 9.0]})
-    one = one.assign(slowdown_percent_low=-1.0, slowdown_percent_high=10.0)
-    other = one.assign(slowdown_percent=[9.0, 0.0, 0.0, 0.0])
-    above, below = Figure().subplots(2, 1)
-    slowdowns(above, one, "bytes")
-    slowdowns(below, other, "bytes")
-    colours = []
-    for axes, first in ((above, "cpu3"), (below, "cpu0")):
-        bars, labels = axes.get_legend_handles_labels()
-        assert labels[0] == first
-        colours.append({name: bar[0].get_color() for name, bar in zip(labels, bars, strict=True)})
-    assert colours[0] == colours[1]
-    assert colours[0]["cpu3"] == core_style(3)[0]
 
 
 @pytest.mark.parametrize(

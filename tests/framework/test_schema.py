@@ -44,18 +44,6 @@ def check(samples: pd.DataFrame, renamed: dict[str, str] | None = None) -> pd.Da
     return checked(samples, COLUMNS, "tiny", renamed or {})
 
 
-def test_what_fits_passes_unchanged() -> None:
-    made = table(
-        delay_ns=one(np.nan, 0.0),
-        state=one("again", "new"),
-        name="$x$\x1b[2J",
-        shares="[0.5, 0.5]",
-        ok=True,
-        other=one([1], "what no column says"),
-    )
-    pd.testing.assert_frame_equal(check(made), made)
-
-
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

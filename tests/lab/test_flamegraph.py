@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from perflib.lab.flamegraph import INK, FlameGraph, flame_figure, flame_graph
 from perflib.lab.theme import png
 from perflib.model.errors import UserError
-from tests.instruments.profile.tables import sample, samples_of, table
+from tests.instruments.profile.tables import samples_of, table
 
 STACKS = {"main;f;g": 5, "main;h": 3, "main": 2}
 
@@ -64,14 +64,6 @@ def test_frames_lie_within_their_callers_and_do_not_overlap(
             assert start + total <= frames[above][0] + frames[above][1]
             ends[above] = start + total
             assert total >= minimum_percent / 100 * sum(stacks.values())
-
-
-def test_objects_and_periods_are_shown() -> None:
-    made = table([sample("m;f", object="/lib/x", period=7), sample("m", period=3)])
-    data = flame_graph(made, weight="period").data
-    assert drawn(data)["all;m;f"] == (0, 7, 7)
-    assert dict(zip(data["names"], data["objects"], strict=True))["f"] == "/lib/x"
-    assert data["weight"] == "period"
 
 
 # --- colours -------------------------------------------------------------------------------------

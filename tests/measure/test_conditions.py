@@ -120,14 +120,6 @@ def test_environment_that_is_larger_names_the_sizes_that_can_be_had() -> None:
 # --- applied and read back ---------------------------------------------------------------------
 
 
-def test_affinity() -> None:
-    cpu = max(os.sched_getaffinity(0))
-    requested = Conditions(cpu=cpu)
-    seen = got(requested)
-    assert seen["cpus"] == [cpu]
-    assert violated(requested, seen) == []
-
-
 def test_fifo_priority_is_in_force_or_said_to_be_missing() -> None:
     requested = Conditions(fifo_priority=2)
     seen = got(requested)

@@ -231,17 +231,6 @@ def test_whatever_the_data_it_answers(log_time: np.ndarray, timed: bool) -> None
 # --- what must not matter ----------------------------------------------------------------------
 
 
-def test_order_of_the_cores_does_not_matter() -> None:
-    log_time, start_s = simulated(rounds=60, cores=3, slow=0.04, burst_share=0.2)
-    order = [2, 0, 1]
-    there = compare_cores(log_time, start_s)
-    back = compare_cores(log_time[:, order], start_s)
-    for place, core in enumerate(order):
-        mine, same = there.effects[core], back.effects[place]
-        assert same.slowdown == pytest.approx(mine.slowdown)
-        assert same.interference == pytest.approx(mine.interference)
-
-
 def test_speed_of_the_machine_does_not_matter() -> None:
     log_time, start_s = simulated(rounds=100, slow=0.04, burst_share=0.2)
     there = compare_cores(log_time, start_s).effects

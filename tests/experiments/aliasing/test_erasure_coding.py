@@ -192,16 +192,6 @@ def test_a_trial_measures_every_layout_once_in_an_order_of_its_own() -> None:
         assert all(ns > 0 for ns in (*columns["time_ns"], *columns["cpu_time_ns"]))
 
 
-def test_a_trial_is_timed_in_slices_that_are_the_whole() -> None:
-    found, _ = examine(["ours_table"], CODE, 1, 0.01, HERE)
-    found["ours_table"] |= {"repeats": 2, "slices": 2}
-    with trials(found) as taken:
-        columns = taken.take(0, 0)
-        assert taken.violated == [], "parity of slices is that of whole blocks"
-    assert len(columns["ok"]) == 2 * 2 * len(LAYOUTS)
-    assert sum(columns["data_bytes"]) == 2 * len(LAYOUTS) * CODE.data * CODE.block_bytes
-
-
 def test_other_parity_than_at_first_is_marked_and_said() -> None:
     found, _ = examine(["ours_table"], CODE, 1, 0.01, HERE)
     found["ours_table"]["parity_checksum"] += 1
@@ -351,17 +341,6 @@ def test_null_beside_a_sibling(share: float) -> None:
         claimed = {name for name, one in found.items() if one.verdict == "supported"}
         assert all(name.endswith("speed shared") for name in claimed)
         assert len(found) > 6 or share != 0.5
-
-
-def test_slices_longer_than_a_millisecond_are_not_conditioned() -> None:
-    long = sliced({}, 0.5)
-    mine = long["implementation"] == "isal"
-    long.loc[mine, ["time_ns", "cpu_time_ns"]] *= 20
-    found = found_in(long)
-    assert "isal shared" not in found
-    assert "ours_table shared" in found
-    seen = ErasureTable(long).batches("isal", "staggered")
-    assert np.isfinite(seen).all()
 
 
 # --- both ways -----------------------------------------------------------------------------------

@@ -188,13 +188,3 @@ def test_a_core_that_never_gave_a_sample_of_large_code_does_not_hide_the_others(
     broken = table["cpu"].eq(7) & (table["n"] > table["n"].median())
     found = judged(table.assign(ok=~broken))
     assert verdicts(found, LARGE_CODE) == ["refuted", "supported", "refuted", "refuted"]
-
-
-@pytest.mark.parametrize("name", ["time_ns", "softirqs"])
-def test_a_sample_that_hung_does_not_make_soft_interrupts_costly(name: str) -> None:
-    table = samples(cores=CORES, sizes_kib=SIZES, lags={8: 0.094})
-    hung = table.index % 997 == 0
-    factor = 40 if name == "time_ns" else 1
-    table["time_ns"] = table["time_ns"] * np.where(hung, factor, 1.0)
-    table["softirqs"] += np.where(hung, 100, 0)
-    assert verdicts(judged(table), "cpu8")[2] == "refuted"

@@ -72,39 +72,6 @@ def test_the_model_of_misses_leaves_out_sizes_without_a_time() -> None:
     assert costs.isna().all()
 
 
-# --- the ring and its control --------------------------------------------------------------------
-
-
-def test_the_ring_on_few_pages_is_the_control_of_the_chase() -> None:
-    table = CodeTable(exact(patterns=("chase", "line"), walk_ns=3.0, rounds=16))
-    assert table.sweeps == ["chase"]
-    assert table.has_ring_control
-    extent, blocks = table.ring_ratio()
-    assert extent.tolist() == [size * KIB for size in SIZES]
-    ratio = np.exp([t_interval(column).effect for column in blocks.T])
-    assert ratio[:3] == pytest.approx(1.0, abs=0.001)
-    line = table.curve("line", "4k")["step_ns"].to_numpy()
-    assert ratio[3:] == pytest.approx(1 + 3 / line[3:], abs=0.001)
-    (knee,) = table.ring_knees().knees
-    assert knee.size.low <= 512 * KIB <= knee.size.high
-
-
-@pytest.mark.parametrize(
-    ("patterns", "backings", "sweeps"),
-    [
-        (("chase",), ("4k", "thp"), ["chase"]),
-        (("line",), ("4k",), ["line"]),
-        (("random", "line"), ("4k", "thp"), ["random"]),
-    ],
-)
-def test_without_both_rings_there_is_no_control(
-    patterns: tuple[str, ...], backings: tuple[str, ...], sweeps: list[str]
-) -> None:
-    table = CodeTable(samples(patterns=patterns, backings=backings, rounds=2))
-    assert not table.has_ring_control
-    assert table.sweeps == sweeps
-
-
 # --- pages, cores --------------------------------------------------------------------------------
 
 
@@ -118,15 +85,6 @@ def test_the_page_ratio_is_free_of_drift_and_missing_samples() -> None:
     of_one = t_interval(table.page_ratio("random", "thp", 1)[:, -1])
     assert of_one.effect == pytest.approx(last.effect, abs=0.02)
     assert t_interval(table.page_ratio("random", "thp")[:, 0]).effect == pytest.approx(0, abs=0.01)
-
-
-def test_a_core_that_lacks_a_size_in_a_round_is_left_out_of_that_round() -> None:
-    made = samples(rounds=40, sizes_kib=SIZES)
-    largest = made["n"] == made["n"].max()
-    gone = largest & made["cpu"].eq(1) & (made["round"] % 2 == 0)
-    compared = CodeTable(made[~gone]).core_difference("random", "4k", [3, 4])
-    assert abs(compared.effects[1].slowdown.effect) < 1
-    assert np.isfinite(compared.effects[1].slowdown.half_width)
 
 
 # --- how precise ---------------------------------------------------------------------------------

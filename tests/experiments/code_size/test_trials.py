@@ -185,20 +185,6 @@ def test_a_trial_goes_on_until_enough_samples_are_alone(
     assert {len(values) for values in columns.values()} == {samples}
 
 
-def test_cores_that_took_more_samples_are_compared_in_those_that_both_have(
-    kernel: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cpus = CPUS[:1] * 3
-    counts = iter([3, 0, 3, 3])
-    monkeypatch.setattr(Watch, "alone", lambda *_: next(counts))
-    wanted = [configuration(core=core) for core in range(len(cpus))]
-    with trials_of(kernel, *wanted, cpus=cpus, trial_ms=1.2) as trials:
-        columns = [trials.take(0, place) for place in range(len(wanted))]
-        assert trials.violated == []
-    assert [len(one["ok"]) for one in columns] == [4, 8, 4]
-    assert all(all(one["ok"]) for one in columns)
-
-
 # --- the pages are not what they should be -------------------------------------------------------
 
 

@@ -33,16 +33,6 @@ def test_repeats_of_a_round_count_as_their_median() -> None:
     assert cells_of(table).matrix == pytest.approx(np.full((2, 2), 101.0))
 
 
-def test_batches_and_cells_that_come_late() -> None:
-    """The coarse rounds know some cells only."""
-    table = samples(flat(4), rounds=10, noise=0.0)
-    early = (table["round"] < 2) & ((table["alloc_cpu"] > 1) | (table["load_cpu"] > 1))
-    cells = cells_of(table[~early])
-    assert cells.by_batch.shape == (8, 4, 4)
-    assert np.isnan(cells.by_batch[0, 3, 3])
-    assert cells.matrix == pytest.approx(flat(4))
-
-
 def test_intervals_cover() -> None:
     """50 matrices of 16 cells; 95 % of the intervals should hold the truth."""
     covered = []

@@ -150,24 +150,7 @@ def test_the_same_name_twice_is_refused() -> None:
         CounterGroup([FAULTS, CLOCK, FAULTS], name="mine")
 
 
-def test_no_descriptor_is_left() -> None:
-    before = open_files()
-    for _ in range(3):
-        with CounterGroup([ABSENT, FAULTS, event("cycles"), CLOCK]) as group:
-            group.enable()
-            assert open_files() > before
-    assert open_files() == before
-
-
 # --- user space and the kernel -------------------------------------------------------------------
-
-
-def test_what_only_the_kernel_makes_is_not_zero_in_user_space() -> None:
-    with CounterGroup(in_domain([SWITCHES, FAULTS], "user")) as group:
-        group.enable()
-        rows = by_event(group.read())
-    assert "only the kernel" in rows["context-switches:u"]["status"]
-    assert math.isnan(rows["context-switches:u"]["value"])
 
 
 def test_domains_replace_one_another_and_keep_what_is_lacking() -> None:

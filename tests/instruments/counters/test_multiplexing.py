@@ -70,26 +70,6 @@ def test_a_fixed_order_is_blind_to_a_period_and_biased_by_a_drift() -> None:
     assert coverage("steady", fixed=True) >= 0.93
 
 
-def test_the_estimate_is_unbiased_for_a_period() -> None:
-    generator = np.random.default_rng(1)
-    time = np.arange(80)
-    counts = 1000 * (1 + (time % SETS == 0))
-    errors = []
-    for _ in range(400):
-        seen = rotation(SETS, 20, generator) == 0
-        total = scale_slices(counts[seen], np.full(seen.sum(), 1e7), 80e7).value
-        errors.append(total / counts.sum() - 1)
-    assert abs(np.mean(errors)) < 3 * np.std(errors) / math.sqrt(len(errors)) < 0.02
-
-
-@given(
-    rounds=st.integers(1, 50), sets=st.integers(1, 8), fixed=st.booleans(), seed=st.integers(0, 9)
-)
-def test_each_set_has_its_turn_once_a_round(rounds: int, sets: int, fixed: bool, seed: int) -> None:
-    order = rotation(sets, rounds, np.random.default_rng(seed), fixed=fixed).reshape(rounds, sets)
-    assert (np.sort(order, axis=1) == np.arange(sets)).all()
-
-
 def test_what_was_seen_all_the_time_is_exact() -> None:
     scaled = scale_slices([5, 7], [1e7, 2e7], 3e7)
     assert tuple(scaled) == (12, 0, math.inf)

@@ -24,7 +24,6 @@ from perflib.instruments.counters.sets import (
     expand,
     monitor_table,
     names_here,
-    published_names,
     ratio_table,
     ratios,
     sets,
@@ -82,15 +81,6 @@ def test_a_set_has_names_that_are_known_and_fits_a_processor(name: str) -> None:
 def test_a_ratio_can_be_made_of_some_set(ratio: Ratio) -> None:
     assert any(ratio.events <= set(one.events) for one in sets().values())
     assert ratio.factor > 0
-
-
-def test_the_sets_of_the_source_are_there() -> None:
-    names = published_names()
-    for row in published("perfctr_event_sets").to_dict("records"):
-        ours = set(sets()[str(row["set"]).replace("_", "-")].events)
-        asked = {row[f"counter_{number}"] for number in range(1, 7)}
-        assert {"cycles", "instructions"} <= ours
-        assert {names[one] for one in asked & {"CYC", "TOT", "SDS", "LD", "ST"}} <= ours
 
 
 def test_an_unknown_set_names_the_nearest() -> None:

@@ -334,14 +334,6 @@ def test_counts_of_one_set_together_are_surer_than_apart() -> None:
     assert retiring["together"] < retiring["apart"]
 
 
-def test_an_event_is_taken_from_the_set_that_has_its_others() -> None:
-    made = pipeline("zen4", 1e9)
-    other = counts({"cycles": 9e9})
-    other["set"] = "another"
-    both = pd.concat([other, counts(made)], ignore_index=True)
-    assert by_name(table_of(both, "zen4"))["retiring"] == pytest.approx(TRUTH["retiring"])
-
-
 # --- what cannot be measured ---------------------------------------------------------------------
 
 

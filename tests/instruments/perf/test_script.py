@@ -65,15 +65,6 @@ def test_the_table_and_its_types(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_recorded_texts(name: str) -> None:
-    """What their samples are: tests of the export have that of inferno."""
-    profile = read(RECORDED / name)
-    assert len(profile.samples)
-    if name != "cut.txt":
-        assert profile.unread == []
-
-
 @pytest.mark.parametrize("begin", ["#", "\t", "x"])
 def test_a_line_that_is_too_long(tmp_path: Path, begin: str) -> None:
     text = SAMPLE + begin + "y" * (1 << 20) + "\n\t13 g (/x)\n"

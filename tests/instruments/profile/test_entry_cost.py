@@ -113,19 +113,6 @@ def test_costly_entries_are_found_and_their_control_windows_are_not() -> None:
     assert np.mean([found.control.effect for found in runs]) < 1
 
 
-def test_a_supported_function_has_its_numbers() -> None:
-    samples = pd.DataFrame(
-        {"symbol": "f", "offset": [0, 4, 8, 12] * 100 + [*range(16, 400, 4)] * 5}
-    )
-    found = entry_cost(samples, {"f": np.arange(0, 400, 4)})
-    finding = by_subject(found)["entry f"]
-    assert finding.verdict == "supported"
-    assert finding.effect == pytest.approx((400 / 880) / 0.04)
-    assert finding.low > 8
-    assert finding.evidence["p_holm"] < 1e-6
-    assert finding.evidence["even_by"] == "instructions"
-
-
 def test_code_that_is_uneven_everywhere_is_no_costly_entry() -> None:
     """Hot loops at random places: over all functions, the entry does not come out costly."""
     runs = studied(Program(30, uneven=1.5), 40, 1.5)

@@ -201,22 +201,6 @@ def test_perfetto_has_every_event_and_stack(name: str, tmp_path: Path) -> None:
     assert perfetto_sums(written("perfetto", samples, tmp_path)) == sums(samples)
 
 
-def test_perfetto_of_two_events_names_threads(tmp_path: Path) -> None:
-    data = written("perfetto", two_events(), tmp_path)
-    expected = Counter(
-        {
-            (event, stack.replace("py::Fit.run:/opt/fit/fit.py", "Fit.run (fit.py)")): weight
-            for (event, stack), weight in sums(two_events()).items()
-        }
-    )
-    assert perfetto_sums(data) == expected
-    tree = decode(decode(decode(data)[1][0])[2][0])
-    assert {one[1][0] for one in map(decode, tree[1])} == {100, 9}
-    assert {(one[1][0], one[3][0]) for one in map(decode, tree[2])} == {
-        (100, 100), (101, 100), (9, 9),
-    }  # fmt: skip
-
-
 def test_perfettos_own_messages_read_it(tmp_path: Path) -> None:
     messages = pytest.importorskip(
         "perfetto.protos.perfetto.trace.perfetto_trace_pb2",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -46,14 +44,3 @@ def test_every_verdict_has_its_sentence(verdict: str) -> None:
         assert verdict in finding.of.plain
         assert said.plain[0].isupper() or said.plain.startswith("a takes")
         assert "{" not in said.plain + said.claim
-
-
-def test_what_can_and_what_could_not_be_seen_is_a_reason() -> None:
-    found = comparison()
-    blind = replace(found, open_percent=float("inf"))
-    codes = [comparison_findings(one)[1].reasons[0].code for one in (found, blind)]
-    assert codes == ["unseen", "unseen_any"]
-    two_rounds = replace(found, rounds=2)
-    assert {finding.verdict for finding in comparison_findings(two_rounds)} == {"inconclusive"}
-    codes = [comparison_findings(two_rounds)[1].reasons[n].code for n in (0, 1)]
-    assert codes == ["too_few", "by_count"]

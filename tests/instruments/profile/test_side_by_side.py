@@ -99,15 +99,6 @@ def test_a_function_that_grew_as_a_whole_has_no_costlier_instruction() -> None:
     assert compared(twice.astype(made.dtypes)).named().empty
 
 
-def test_of_one_repetition_it_is_counting_and_stays_open() -> None:
-    generator = np.random.default_rng(5)
-    found = compared(samples(generator, function(generator), 1.0, rounds=1, count=20_000))
-    assert found.counting_only
-    assert not found.named().empty
-    assert {finding.verdict for finding in instruction_findings(found)} == {"inconclusive"}
-    assert "Counting only" in instruction_findings(found)[0].reason
-
-
 def test_shares_and_samples_add_up_and_texts_show_them() -> None:
     generator = np.random.default_rng(5)
     found = compared(samples(generator, function(generator), 0.6, rounds=5))

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perflib.instruments.profile.views import (
-    Node,
     bottom_up,
     callees,
     callers,
@@ -52,14 +51,6 @@ def test_flat_counts_self_and_total_with_recursion_once() -> None:
     assert list(shown["total_percent"]) == [90.0, 100.0, 60.0]
 
 
-def test_flat_adds_periods_up_when_asked() -> None:
-    made = table([sample("a;b", period=10), sample("a", period=30), sample("a", period=0)])
-    assert rows(flat(made, "period"), "function", "self_period", "total_percent") == [
-        ("a", 30, 100.0),
-        ("b", 10, 25.0),
-    ]
-
-
 def test_an_object_is_that_of_most_samples_and_none_for_a_mere_caller() -> None:
     pairs = [("f", "x"), ("f", "y"), ("f", "y"), ("g", "z"), ("h", "x")]
     made = table([sample(f"m;{leaf}", object=f"/lib/{name}") for leaf, name in pairs])
@@ -84,39 +75,6 @@ def test_flat_agrees_with_counting_sample_by_sample(stacks: dict[str, int]) -> N
 
 
 # --- trees ---------------------------------------------------------------------------------------
-
-
-def as_dict(node: Node) -> dict[str, tuple[int, int]]:
-    paths: dict[str, tuple[int, int]] = {}
-    above: list[str] = []
-    for depth, here in node.walk():
-        del above[depth:]
-        above.append(here.function)
-        paths[";".join(above)] = (here.total, here.self)
-    return paths
-
-
-def test_top_down_goes_from_the_start_and_bottom_up_from_where_the_time_is() -> None:
-    assert as_dict(top_down(samples_of(STACKS))) == {
-        "all": (10, 0),
-        "all;main": (10, 1),
-        "all;main;f": (6, 0),
-        "all;main;f;g": (6, 5),
-        "all;main;f;g;f": (1, 1),
-        "all;main;g": (3, 3),
-    }
-    assert as_dict(bottom_up(samples_of(STACKS))) == {
-        "all": (10, 0),
-        "all;g": (8, 0),
-        "all;g;f": (5, 0),
-        "all;g;f;main": (5, 5),
-        "all;g;main": (3, 3),
-        "all;f": (1, 0),
-        "all;f;g": (1, 0),
-        "all;f;g;f": (1, 0),
-        "all;f;g;f;main": (1, 1),
-        "all;main": (1, 1),
-    }
 
 
 @given(any_stacks)

@@ -243,16 +243,6 @@ def test_paths_holders_and_the_longest(recording: Recording) -> None:
     assert len(longest_waits(recording)) == 2
 
 
-def test_a_helper_that_looks_about_does_not_make_a_job_parallel(tmp_path: Path) -> None:
-    """It runs for 1 us every 200 us beside the thread that prepares."""
-    ms = 1_000_000
-    helper = [(at, at + 1000, 0) for at in range(0, 10 * ms, 200_000)]
-    threads: Any = [[(0, 20 * ms, 0)], [(10 * ms, 20 * ms, 0)], helper]
-    recording = recording_of(tmp_path, threads)
-    assert serial_parts(recording).start_s == 0.01
-    assert serial_parts(recording, 0.0).start_s == 0.0
-
-
 def test_waiting_for_work_is_no_work_but_waiting_for_a_lock_is(tmp_path: Path) -> None:
     def begin(lock: int) -> float:
         threads: Any = [[(0, 1000, 0)], [(0, 600, 2, 0, -1, lock), (600, 1000, 0)]]

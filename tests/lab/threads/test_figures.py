@@ -52,19 +52,6 @@ def test_a_lane_a_thread_in_the_colours_of_its_states(tmp_path: Path) -> None:
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["event-0", "event-1"]
 
 
-def test_axes_legend_and_cores(recording: Recording) -> None:
-    figure = timeline_figure(recording, title="A job")
-    above, below = figure.axes
-    assert above.get_title(loc="left") == "A job"
-    assert below.get_xlabel() == "time since the recording began (ms)"
-    assert below.get_ylabel() == "threads at work"
-    assert {text.get_text() for text in below.texts} == {"2 cores"}
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()][:2] == ["running", "spinning"]
-    assert len(legend.get_texts()) == 6
-    assert png(figure).startswith(b"\x89PNG")
-
-
 def test_of_many_threads_those_with_the_most_work_are_drawn(tmp_path: Path) -> None:
     threads = [[(0, 100 + row, State.RUNNING)] for row in range(60)]
     figure = timeline_figure(recording_of(tmp_path, threads))

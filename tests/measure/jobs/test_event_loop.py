@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
 from typing import Any
 
 import pytest
 
 from perflib.framework.published import published
-from perflib.measure.jobs.event_loop import LOCK_KINDS, POINTS, SIZES, VERSIONS, Account, argv
+from perflib.measure.jobs.event_loop import POINTS, VERSIONS, Account, argv
 from perflib.model.errors import MeasurementError, UserError
-
-SMALL = dict.fromkeys(SIZES, 1)
 
 
 def whole() -> dict[str, Any]:
@@ -39,33 +36,6 @@ def test_versions_are_the_published_ones_each_with_fewer_points() -> None:
 
 
 # --- the command -------------------------------------------------------------------------------
-
-
-def test_command_has_what_was_asked_for() -> None:
-    words = argv(
-        3, 40, {"queue", "formula"}, first=5, seed=6, spin=7, lock="robust",
-        sizes={"jets": 2, "queue": 8, "merge": 9},
-    )  # fmt: skip
-    assert words[0].endswith("event_loop")
-    assert dict(zip(words[1::2], words[2::2], strict=True)) == {
-        "--threads": "3", "--events": "40", "--points": "formula,queue", "--first": "5",
-        "--seed": "6", "--spin": "7", "--lock": "robust", "--jets": "2", "--queue-work": "8",
-        "--merge-work": "9",
-    }  # fmt: skip
-    assert argv(1, points=())[argv(1).index("--points") + 1] == "none"
-    assert "--events" not in argv(1)
-
-
-def test_every_size_and_kind_of_lock_is_an_option_of_the_job() -> None:
-    for lock in LOCK_KINDS:
-        done = subprocess.run(
-            argv(1, 2, lock=lock, sizes=SMALL), capture_output=True, text=True, check=False
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        account = Account.parse(done.stdout)
-        assert {lock.name for lock in account.locks} == {
-            name for names in POINTS.values() for name in names
-        }
 
 
 def test_wrong_words_get_the_nearest_right_ones() -> None:

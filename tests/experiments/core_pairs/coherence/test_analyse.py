@@ -73,16 +73,6 @@ def test_the_interval_is_that_of_the_run_not_of_the_pairs() -> None:
     assert table.half_width < 3
 
 
-def test_blocks_with_other_pairs_do_not_move_the_median() -> None:
-    """First rounds are coarser: only near pairs, then all."""
-    made = samples(groups=FOUR, whats=CAS, far=4.0, drift=0.0)
-    near = (made["owner_cpu"] < 4) & (made["requester_cpu"] < 4)
-    coarse = made[(made["round"] >= 6) | near]
-    whole, some = (CoherenceTable(table).typical("cas_one_line") for table in (made, coarse))
-    assert some.effect == pytest.approx(whole.effect, rel=0.01)
-    assert some.half_width < 0.02 * some.effect
-
-
 def test_the_main_matrix_is_the_best_there_is(two: pd.DataFrame) -> None:
     def main_of(*whats: str) -> str | None:
         return CoherenceTable(two[two["what"].isin(whats)]).main
