@@ -24,14 +24,6 @@ def test_two_sockets_numbered_alternately(tmp_path: Path) -> None:
     assert machine.nodes[0].memory_bytes == 65536000 * 1024
 
 
-def test_one_per_core_takes_what_is_allowed(tmp_path: Path) -> None:
-    trees.haswell_ep(tmp_path)
-    trees.write(tmp_path, {"proc/self/status": "Cpus_allowed_list:\t2,24-27"})
-    machine = topology(tmp_path)
-    assert machine.allowed_cpus() == [2, 24, 25, 26, 27]
-    assert machine.one_per_core() == [2, 24, 25, 27]
-
-
 def test_groups_share_a_node_and_the_last_cache(tmp_path: Path) -> None:
     two_sockets = trees.haswell_ep(tmp_path / "haswell")
     even, odd = tuple(range(0, 48, 2)), tuple(range(1, 48, 2))
