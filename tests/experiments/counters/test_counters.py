@@ -185,6 +185,15 @@ def test_one_round_says_nothing_yet() -> None:
     assert CountersTable(samples(rounds=1)).half_width == math.inf
 
 
+def test_precision_is_that_of_the_cost_with_the_fewest_jobs() -> None:
+    table = samples(rounds=20)
+    costs = CountersTable(table).costs
+    mine = costs[(costs["jobs"] == 1) & (costs["time"] == "CPU time")]
+    widest = ((mine["cost_percent_high"] - mine["cost_percent_low"]) / 2).max()
+    assert CountersTable(table).half_width == pytest.approx(widest)
+    assert 0 < widest < 1
+
+
 def test_rows_without_a_count_are_no_zero() -> None:
     table = samples(rounds=4)
     table["status"] = "counted"

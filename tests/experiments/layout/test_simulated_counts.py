@@ -86,6 +86,15 @@ def test_without_an_emulator_the_run_says_so(monkeypatch: pytest.MonkeyPatch) ->
     assert experiment.derived(run)["simulated"]().empty
 
 
+def test_time_for_it_is_a_fifth_of_the_budget_or_what_is_given() -> None:
+    assert params(budget_s=45.0).simulating_s == 9.0
+    assert params(budget_s=5.0).simulating_s == 0
+    assert params(simulated_s=3.0).simulating_s == 3.0
+    assert params(simulated_s=0, budget_s=100.0).simulating_s == 0
+    with pytest.raises(UserError, match="parameter 'simulated_s': -1"):
+        params(simulated_s=-1)
+
+
 def rows_of(aliases: dict[int, float]) -> list[dict[str, Any]]:
     return [
         {"build": "A", "environment": padding, "instructions": 1e6, "4K aliases": count,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflib import experiments
+from perflib.experiments.simulate.analyse import spread_percent
 from perflib.framework.jobs import command_template
 from perflib.instruments.joblog.jobrun import job_argv
 from perflib.instruments.simulators.lines import ACCESSES, FALSE, LINES, TRANSFERS, WRITES
@@ -114,6 +116,15 @@ def test_a_program_without_a_miss() -> None:
     run = Run("made", "simulate", SIMULATE.params({}).model_dump(mode="json"), table, {})
     assert SIMULATE.analyse(run) == []
     assert all(figure.axes for figure in SIMULATE.figures(run).values())
+
+
+def test_rounds_that_agree_are_precise() -> None:
+    table = samples({"here": 1.0})
+    assert math.isinf(spread_percent(table[table["round"] == 0]))
+    assert spread_percent(table) == 0.0
+    changed = table["simulated_count"].where(table["round"] != 1, table["simulated_count"] * 1.1)
+    changed = changed.where(table["counter"] != "instructions", table["simulated_count"])
+    assert spread_percent(table.assign(simulated_count=changed)) == pytest.approx(10.0, rel=0.01)
 
 
 def line_samples(
