@@ -15,7 +15,7 @@ import pytest
 import perflib as pl
 from perflib.course.items import Choice, Measured, Prediction, Relation
 from perflib.course.lesson import declared
-from perflib.course.relations import estimated, missed_lru, near, word
+from perflib.course.relations import estimated, near, word
 from perflib.lab.interface import bound
 from perflib.lab.neighbour import busy_neighbour, cpu_quota
 from perflib.model.errors import UserError
@@ -101,12 +101,6 @@ def test_predictions_are_compared_with_an_interval_or_a_sentence(lesson: str) ->
         else:
             assert len(measured) > 20
     assert found
-
-
-def test_a_rarely_busy_sibling_leaves_the_second_knee_open() -> None:
-    (item,) = (one for one in declared("code_segment").items if one.name.endswith("sibling"))
-    assert isinstance(item, Prediction)
-    assert "sibling" in str(item.measured(run("code_segment")))
 
 
 def test_the_prose_of_notebook_05_says_what_the_recorded_run_says() -> None:
@@ -214,11 +208,6 @@ def test_numbers_and_words() -> None:
     assert word("  A  b ", {"a b": "c"}) == "c"
     assert word("d", {"a b": "c"}) is None
     assert estimated([], "what", "none") == "none"
-
-
-def test_a_ring_misses_always_beyond_the_reach() -> None:
-    assert missed_lru(list(range(64)) * 4) == 0
-    assert missed_lru(list(range(65)) * 4) == 1
 
 
 def test_where_a_recorded_run_is_given_nothing_is_disturbed(tmp_path: Path) -> None:

@@ -71,12 +71,6 @@ def test_a_step_of_all_cores_is_dated() -> None:
     }
 
 
-def test_a_step_of_one_core_is_of_that_core() -> None:
-    found = findings(days_of_levels(4, step=0.08, core=2))
-    assert found["cpu2"].verdict == "supported"
-    assert found["cpu2"].effect == pytest.approx(6, abs=1.5)
-
-
 def test_few_runs_or_days_say_so() -> None:
     levels = days_of_levels(5, step=0.1)
     for some in (levels[levels["run"] < "run005"], levels[levels["run"] < "run030"]):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perflib.framework.page_claims import HUGE_PAGES, NOT_BACKED
+from perflib.framework.page_claims import HUGE_PAGES
 from perflib.framework.page_control import PageControl, timed_pairs
 
 Pairs = list[list[float]]
@@ -41,12 +41,6 @@ def test_huge_pages_take_one_entry_or_as_many(of_huge: Pairs, verdict: str, code
     prevents = control.prevents("collapse")
     assert (prevents is not None) == (verdict == "refuted")
     assert control.prevents("thp") is None, "nothing is known of it"
-
-
-def test_a_claim_has_words_for_the_reason() -> None:
-    prevents = PageControl({"4k": worth(1.0, 6.0), "thp": worth(1.0, 6.0)}).prevents("thp")
-    assert prevents is not None
-    assert "not backed by the host" in NOT_BACKED[prevents.code].format(**prevents.numbers)
 
 
 def test_where_pages_cost_nothing_huge_ones_cannot_be_tested() -> None:

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from perflib.framework.plots import core_style, core_styles, log_ticks, slowest
+from perflib.framework.plots import core_style, core_styles, log_ticks
 
 
 def test_cores_of_one_machine_look_unlike() -> None:
@@ -15,11 +14,6 @@ def test_cores_of_one_machine_look_unlike() -> None:
     styles = core_styles([8, 1])
     assert styles["palette"] == {8: core_style(8)[0], 1: core_style(1)[0]}
     assert styles["markers"] == {8: core_style(8)[1], 1: core_style(1)[1]}
-
-
-def test_few_cores_are_all_coloured_and_of_many_the_slowest() -> None:
-    assert slowest(pd.Series({0: 1.0, 1: 3.0, 2: 2.0})) == [1, 2, 0]
-    assert slowest(pd.Series(range(64)).astype(float)) == list(range(63, 55, -1))
 
 
 @pytest.mark.parametrize(

@@ -78,10 +78,6 @@ def test_rows_that_are_not_used_may_hold_anything() -> None:
     assert len(check(wrong)) == ROWS
 
 
-def test_whole_numbers_become_integers() -> None:
-    assert check(table(cpu=[0.0, 1.0] * (ROWS // 2)))["cpu"].dtype == np.int64
-
-
 def test_integers_whose_sum_would_overflow_become_floats() -> None:
     """As counts of 2**63 - 1, whose rate was negative; an address stays as it is."""
     small, large = 2**40, 2**59
@@ -142,7 +138,3 @@ def test_few_values_are_no_evidence(values: int, *, enough: bool) -> None:
     assert (found is None) is enough
     if found is not None:
         assert found.numbers == {"column": "time_ns", "values": values}
-
-
-def test_few_rows_may_have_few_values() -> None:
-    assert too_few_values(table(time_ns=1.0).head(10), COLUMNS) is None

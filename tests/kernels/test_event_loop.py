@@ -75,13 +75,6 @@ def test_events_are_those_of_the_reference(
     assert alone(kernel, seed, number, sizes) == reference.process(seed, number, sizes)
 
 
-def test_merging_depends_on_the_order(kernel: Kernel) -> None:
-    records = [3, 1, 2]
-    given = kernel.ffi.new("uint64_t[3]", records)
-    assert kernel.lib.event_merge(given, 3, MERGE) == reference.merge(records, MERGE)
-    assert reference.merge(records, MERGE) != reference.merge([1, 2, 3], MERGE)
-
-
 # --- threads, points and locks change no result --------------------------------------------------
 
 

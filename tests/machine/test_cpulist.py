@@ -42,8 +42,3 @@ def test_what_is_no_list_is_refused_by_name(words: str, named: str) -> None:
 @given(st.sets(st.integers(0, 300)))
 def test_writing_and_reading_return_the_same(cpus: set[int]) -> None:
     assert parse_cpus(format_cpus(cpus)) == sorted(cpus)
-
-
-def test_runs_are_joined() -> None:
-    assert format_cpus([47, 0, 1, 2, 24, 25]) == "0-2,24-25,47"
-    assert format_cpus([]) == ""

@@ -149,12 +149,6 @@ def test_a_block_counts_when_both_numbers_are_there() -> None:
     assert holed == whole
 
 
-def test_what_does_not_scatter_is_exact() -> None:
-    finding = judged([10.0] * 8, [8.0] * 8)
-    assert finding.verdict == "supported"
-    assert (finding.effect, finding.low, finding.high) == (80, 80, 80)
-
-
 def test_what_cannot_be_seen_is_inconclusive() -> None:
     finding = unseen("frequency", WHAT, "there is no cycle counter here")
     assert (finding.verdict, finding.reason) == ("inconclusive", "There is no cycle counter here.")

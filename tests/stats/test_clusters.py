@@ -239,13 +239,6 @@ def test_intervals_of_classes_cover() -> None:
     assert covered >= 53
 
 
-def test_one_batch_has_no_intervals() -> None:
-    found = find_groups(np.full((2, 2), 5.0))
-    assert found.classes[0].effect == pytest.approx(5)
-    assert math.isnan(found.classes[0].low)
-    assert math.isnan(found.bound)
-
-
 # --- what it is given --------------------------------------------------------------------------
 
 

@@ -128,13 +128,6 @@ def test_beyond_the_sizes_there_is_no_knee_but_an_offset() -> None:
         assert seen.offset.effect == pytest.approx(expected, abs=0.01)
 
 
-def test_curve_that_only_falls_has_no_knee() -> None:
-    values = -Curve(knees=((MIB, 0.3),)).data(np.random.default_rng(3))
-    seen = find_knees(SIZES, values, "cyclic")
-    assert seen.knees == ()
-    assert seen.p > 0.5
-
-
 # --- one knee ----------------------------------------------------------------------------------
 
 ONE = {
@@ -181,13 +174,6 @@ def test_interval_is_not_the_whole_range_where_the_knee_is_plain() -> None:
             for knee in knees.knees
         ]  # fmt: skip
         assert float(np.median(widths)) < 2.5, name
-
-
-@pytest.mark.parametrize("form", ["random", "step"])
-def test_three_percent_is_found_with_a_percent_of_noise(form: Literal["random", "step"]) -> None:
-    runs = 20
-    seen = found(Curve(knees=((0.6 * MIB, 0.03),), form=form), runs)
-    assert sum(bool(knees.knees) for knees in seen) >= at_least(runs, 0.97)
 
 
 @pytest.mark.parametrize("blur", [0.05, 0.08])

@@ -146,13 +146,6 @@ def test_the_interval_covers_what_it_says() -> None:
     assert 180 <= held <= 199
 
 
-def test_two_buffers_in_one_page_do_not_count_as_near() -> None:
-    table = AllocatorTable(addresses("glibc", 16, size=64))
-    share = table.share("glibc", "new")
-    assert share is not None
-    assert (share.equal, share.near) == (0, 0)
-
-
 # --- costs ---------------------------------------------------------------------------------------
 
 

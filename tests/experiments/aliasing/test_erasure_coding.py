@@ -23,7 +23,7 @@ from perflib.experiments.aliasing.erasure_coding.layouts import (
     Configuration,
     layout_offsets,
 )
-from perflib.experiments.aliasing.erasure_coding.measure import ErasureTrials, examine, reasons
+from perflib.experiments.aliasing.erasure_coding.measure import ErasureTrials, examine
 from perflib.experiments.aliasing.erasure_coding.table import ErasureTable
 from perflib.kernels import build, source
 from perflib.measure.conditions import Conditions
@@ -55,13 +55,6 @@ def test_layouts_keep_their_word_about_the_low_12_bits(data: int, parity: int) -
         offsets = layout_offsets(name, data, parity)
         assert len(offsets) == data + parity
         assert all(at % 16 == 0 and 0 <= at <= 16384 for at in offsets)
-
-
-def test_blocks_of_14_begin_at_lines_of_their_own() -> None:
-    lines = [at // 64 for at in layout_offsets("staggered", 10, 4)]
-    assert lines == [16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 0, 4, 8, 12]
-    chasing = layout_offsets("chasing", 10, 4)
-    assert [ahead - at for at, ahead in zip(chasing[:4], chasing[10:], strict=True)] == [64] * 4
 
 
 # --- what can be had -----------------------------------------------------------------------------
@@ -162,10 +155,6 @@ def test_parity_that_is_not_the_matrixs_is_found(monkeypatch: pytest.MonkeyPatch
     lying(monkeypatch, "erasure_matrix", 1, lambda matrix: matrix ^ np.uint8(1))
     _, absent = examine(["ours_table"], CODE, 1, 1.0, HERE)
     assert absent["ours_table"].startswith("its parity is not that of its matrix")
-
-
-def test_reasons_are_said_once() -> None:
-    assert reasons({"a": "gone", "b": "broken", "c": "gone"}) == ["a, c: gone", "b: broken"]
 
 
 # --- trials ---------------------------------------------------------------------------------------
@@ -363,12 +352,6 @@ def test_a_set_that_holds_all_blocks_is_not_blamed() -> None:
     for ways in (14, None):
         codes = [one.code for one in found_in(table, ways=ways)["isal"].reasons]
         assert "one_set" not in codes
-
-
-def test_a_threshold_moves_the_verdict() -> None:
-    table = samples({"aligned": 3.0})
-    assert found_in(table)["isal"].verdict == "supported"
-    assert found_in(table, threshold=5.0)["isal"].verdict == "refuted"
 
 
 def test_what_one_third_of_the_run_lacks_is_not_supported() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from perflib.experiments.aliasing.map import AliasMapParams, experiment, measure
 from perflib.experiments.aliasing.map.claims import CONTROL_BYTES
-from perflib.experiments.aliasing.map.measure import cells_of, expected_loads
+from perflib.experiments.aliasing.map.measure import expected_loads
 from perflib.experiments.aliasing.map.table import REGIONS, AliasMapTable
 from perflib.measure.process import WorkerError
 from perflib.model.finding import Finding
@@ -168,13 +168,6 @@ def test_one_cell_that_something_hit_does_not_take_the_colours() -> None:
 
 
 # --- for real ------------------------------------------------------------------------------------
-
-
-def test_cells_are_every_pair_of_offsets() -> None:
-    params = AliasMapParams.make({"step_bytes": 4, "reach_bytes": 8})
-    cells = cells_of(params)
-    assert len(cells) == len(set(cells)) == len(REGIONS) * 5 * 5
-    assert {store for _, store, _ in cells} == {-8, -4, 0, 4, 8}
 
 
 def test_the_reference_of_the_loads() -> None:

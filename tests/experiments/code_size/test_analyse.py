@@ -53,12 +53,6 @@ def test_reaches_are_those_of_code_on_small_pages() -> None:
     assert Reaches.of(machine(tlbs=False)).tlbs == {}
 
 
-def test_cores_of_two_kinds_count_by_the_first() -> None:
-    made = machine()
-    little = {"level": 1, "kind": "instruction", "size_bytes": 65536, "count": 8}
-    assert Reaches.of({**made, "caches": [*made["caches"], little]}).caches["L1i"] == 32 * KIB
-
-
 # --- cores ---------------------------------------------------------------------------------------
 
 
@@ -118,13 +112,6 @@ def test_without_known_reaches_there_is_no_counter_test(reaches: Reaches) -> Non
     assert table.misses_only("random", reaches) == []
     found = core_findings(table, "random", reaches, 1.0, {})
     assert not [f for f in found if f.of is SLOWER_L1I_MISSES]
-
-
-def test_bursts_are_no_slowness_but_are_reported() -> None:
-    found = of_cores(burst_share={8: 0.2})
-    assert {f.verdict for f in found.values()} == {"refuted"}
-    assert found["cpu8"].evidence["interference_percent"][0] > 5
-    assert found["cpu7"].evidence["interference_percent"][0] < 5
 
 
 def test_without_one_kind_of_pages_the_rest_is_said() -> None:

@@ -24,16 +24,6 @@ def exact(**changed: object) -> pd.DataFrame:
     return made.assign(time_ns=made["time_ns"] - 5000.0 * made["softirqs"])
 
 
-# --- its shape -----------------------------------------------------------------------------------
-
-
-def test_names_may_be_numbers() -> None:
-    made = samples(rounds=2).assign(pattern=7)
-    table = CodeTable(made)
-    assert table.patterns == ["7"]
-    assert np.isfinite(table.values("7", "4k")).all()
-
-
 # --- what is not used ----------------------------------------------------------------------------
 
 
@@ -52,13 +42,6 @@ def test_what_cannot_be_used_is_a_sentence(
 
 
 # --- time against size ---------------------------------------------------------------------------
-
-
-def test_a_curve_of_what_was_not_measured_is_nan() -> None:
-    made = samples(rounds=4, patterns=("random", "chase"))
-    table = CodeTable(made[~(made["pattern"].eq("chase") & made["backing"].eq("thp"))])
-    assert table.curve("chase", "thp")["step_ns"].isna().all()
-    assert table.curve("random", "thp")["step_ns"].notna().all()
 
 
 def test_the_model_of_misses_leaves_out_sizes_without_a_time() -> None:

@@ -18,7 +18,6 @@ from perflib.experiments.code_size.trials import (
     Bounds,
     CodeConfiguration,
     CodeTrials,
-    bounds_of,
     calibrate,
     page_reach,
 )
@@ -335,12 +334,6 @@ def test_a_counter_that_is_refused_is_a_problem_and_no_column(
 
 
 # --- the plan's parts ----------------------------------------------------------------------------
-
-
-def test_bounds_are_those_of_the_kernel(kernel: Build) -> None:
-    bounds = bounds_of(kernel, Conditions(cpu=CPUS[0]))
-    assert (bounds.most, bounds.piece_bytes, bounds.chase_pages) == (32768, 128, 4096)
-    assert bounds.text_bytes == 4 << 20
 
 
 BOUNDS = Bounds(most=32768, piece_bytes=128, chase_pages=4096, text_bytes=4 << 20)

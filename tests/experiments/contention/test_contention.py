@@ -69,11 +69,6 @@ def test_pairs_at_each_distance_then_more_and_more_cores_siblings_last() -> None
     ]
 
 
-def test_two_cores_and_one_are_contended_for_once() -> None:
-    assert core_sets([3, 5], places({3: 0, 5: 0}), ()) == [((3,), "none"), ((3, 5), "node")]
-    assert core_sets([3], places({3: 0}), ()) == [((3,), "none")]
-
-
 def test_of_128_cores_there_are_few_sets() -> None:
     """So that a round takes about a second: 7 sets and a pair at each distance."""
     sets = core_sets(list(range(128)), places({cpu: cpu // 64 for cpu in range(128)}), ())

@@ -114,12 +114,6 @@ def test_a_core_that_is_slow_by_itself_is_no_lock_s_victim() -> None:
     assert found["own_lines_slower"][0].verdict == "refuted", "it is compared with itself"
 
 
-def test_pairs_at_each_distance_and_all_cores_have_their_verdicts() -> None:
-    found = findings(samples(8, sets=FOUR, one_line=0.5))["false_sharing"]
-    assert [one.about["cpus"] for one in found] == ["0-1", "0,2", "0-3"]
-    assert {one.verdict for one in found} == {"supported"}
-
-
 # --- what is not there ---------------------------------------------------------------------------
 
 

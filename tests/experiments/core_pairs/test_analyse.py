@@ -192,22 +192,12 @@ def test_the_kernel_names_the_groups_of_the_amd_server(amd: pd.DataFrame) -> Non
     assert found.evidence["kernel"]["package"] == ["0-23", "24-47"]
 
 
-def test_the_kernel_names_the_nodes_of_the_intel_server(intel: pd.DataFrame) -> None:
-    found = kernel_of(intel, machine(TWO_NODES))
-    assert (found.verdict, codes(found)) == ("supported", ["alike"])
-    assert (found.facts["count"], found.facts["kind"]) == (2, "node")
-
-
 def test_a_kernel_that_knows_of_one_node_only(intel: pd.DataFrame) -> None:
     """As in a virtual machine whose host hides its sockets."""
     found = kernel_of(intel, machine([0] * 16))
     assert (found.verdict, codes(found)) == ("refuted", ["unlike"])
     assert found.effect < 60
     assert "1 by node" in found.facts["named"]
-
-
-def test_a_kernel_that_names_other_cores(intel: pd.DataFrame) -> None:
-    assert kernel_of(intel, machine([0, 1] * 8)).verdict == "refuted"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -219,12 +209,6 @@ def test_null_noise_that_could_hide_groups_says_nothing_of_the_kernel(
     found = kernel_of(table, machine([0] * cores))
     assert found.verdict == "inconclusive"
     assert found.reasons == groups_of(table).reasons
-
-
-def test_one_group_and_one_node_agree() -> None:
-    found = kernel_of(samples(flat(2), rounds=24, noise=0.02), machine([0, 0]))
-    assert (found.verdict, found.effect) == ("supported", 100.0)
-    assert (found.facts["count"], found.facts["kind"]) == (1, "node")
 
 
 def test_one_group_where_the_kernel_names_two() -> None:

@@ -5,16 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perflib.experiments.core_pairs.cells import Cells, PairColumns
 from perflib.experiments.core_pairs.numa.analyse import cells_of
-from perflib.experiments.core_pairs.tables import classes_frame
 from tests.experiments.core_pairs.cell_samples import INTEL, flat, samples
-
-
-def test_any_columns() -> None:
-    table = samples(flat(3), names=("owner_cpu", "requester_cpu"))
-    cells = Cells(table, PairColumns("owner", "requester", "ns"))
-    assert cells.matrix.shape == (3, 3)
 
 
 def test_without_rounds_a_cells_rows_are_counted() -> None:
@@ -24,13 +16,6 @@ def test_without_rounds_a_cells_rows_are_counted() -> None:
     assert counted.rounds.tolist() == [0, 1, 2]
     assert counted.start_s is None
     assert counted.matrix == pytest.approx(cells_of(table).matrix)
-
-
-def test_repeats_of_a_round_count_as_their_median() -> None:
-    table = samples(flat(2, 100.0), rounds=1, noise=0.0, repeats=3)
-    table.loc[table["repeat"] == 1, "latency_cycles"] = 9000.0
-    table.loc[table["repeat"] == 2, "latency_cycles"] = 101.0
-    assert cells_of(table).matrix == pytest.approx(np.full((2, 2), 101.0))
 
 
 def test_intervals_cover() -> None:
@@ -49,12 +34,3 @@ def test_drift_draws_no_pattern() -> None:
     assert np.ptp(rows) / rows.mean() < 0.02
     assert np.ptp(columns) / columns.mean() < 0.02
     assert cells.groups().count == 1
-
-
-# --- as tables -----------------------------------------------------------------------------------
-
-
-def test_of_one_core_of_each_group_only_the_cells_between_them_have_a_class() -> None:
-    cells = cells_of(samples(INTEL[np.ix_([0, 8], [0, 8])], noise=0.02))
-    rows = classes_frame(cells, cells.groups())
-    assert rows["class"].isna().tolist() == [True, False, False, True]

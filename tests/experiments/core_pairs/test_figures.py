@@ -55,20 +55,6 @@ def legend(figure: Figure) -> list[str]:
     return [text.get_text() for one in figure.legends for text in one.get_texts()]
 
 
-def test_few_cells_have_their_intervals_written_into_them() -> None:
-    figure = drawn(cells_of(samples(flat(2), rounds=10)))
-    assert len(words(figure)) == 4
-    assert all("±" in text for text in words(figure))
-    assert not any("±" in text for text in words(drawn(cells_of(samples(flat(2), rounds=1)))))
-
-
-def test_many_cores_have_no_numbers_and_fewer_ticks() -> None:
-    figure = drawn(cells_of(samples(flat(64), rounds=1)))
-    assert words(figure) == []
-    ticks = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
-    assert ticks == [str(cpu) for cpu in range(0, 64, 4)]
-
-
 def test_missing_cells_are_hatched_and_named() -> None:
     cells = cells_of(samples(INTEL, missing=[(2, 3), *((cpu, 9) for cpu in range(16))]))
     figure = drawn(cells)

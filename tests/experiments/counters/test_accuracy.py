@@ -99,13 +99,6 @@ def test_two_rounds_that_agree_say_nothing_of_few_counts(plain: float, repeatabl
     assert row["repeatable"] is repeatable
 
 
-def test_a_single_run_knows_no_scatter_and_no_interval() -> None:
-    (row,) = rows_of(counts([100], [110]))
-    assert row["average_error_percent"] == pytest.approx(10)
-    assert np.isnan([row["error_percent_low"], row["scatter_average_percent"]]).all()
-    assert row["repeatable"]
-
-
 def test_what_was_not_counted_has_no_row() -> None:
     assert rows_of(counts([math.nan] * 2, [math.nan] * 2)) == []
     assert rows_of(counts([100, 101], [math.nan] * 2)) == []

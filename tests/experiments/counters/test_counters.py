@@ -264,12 +264,6 @@ def test_only_sets_of_which_nothing_is_counted_are_left_out() -> None:
     assert absent == {"none": "absent in user space: only the kernel makes this event"}
 
 
-def test_lists_are_written_with_commas() -> None:
-    made = CountersParams.parse(["jobs=1,3", "sets=software, faults"])
-    assert (made.jobs, made.sets) == ([1, 3], ["software", "faults"])
-    assert CountersParams.make({"jobs": 2}).jobs == [2]
-
-
 # --- measuring, for real -------------------------------------------------------------------------
 
 SMALL = {"budget_s": 0.5, "events": 40, "period_ms": 10.0, "jobs": [1, 2]}

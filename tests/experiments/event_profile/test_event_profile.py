@@ -73,10 +73,6 @@ def test_an_event_is_a_number_or_a_name() -> None:
     assert again == make(event=8)
 
 
-def test_one_event_of_a_pmu_may_have_commas() -> None:
-    assert make(sampled_event="cpu/event=0x3c,umask=0/").sampled_event is not None
-
-
 # --- the plan ------------------------------------------------------------------------------------
 
 

@@ -47,11 +47,6 @@ def test_a_core_that_loses_time_is_named_and_a_quiet_one_is_not() -> None:
     assert verdicts(turns({0: 0.05, 1: 0.001})) == {"cpu0": "supported", "cpu1": "refuted"}
 
 
-def test_the_likeliest_cause_is_named() -> None:
-    run = Run("r", "machine", MACHINE.Params.make({}).model_dump(mode="json"), turns({0: 0.05}))
-    assert "another task" in MACHINE.analyse(run)[0].reason
-
-
 def test_gap_time_serves_where_the_stolen_time_was_not_recorded() -> None:
     table = turns({0: 0.05})
     bare = table[["round", "cpu", "duration_ns", "gap_low_ns", "gap_ns"]]

@@ -17,7 +17,7 @@ import pytest
 from perflib.experiments.memory_levels import experiment
 from perflib.experiments.memory_levels.claims import CACHE_SHARED, CAPACITY, UNCLAIMED
 from perflib.experiments.memory_levels.measure import half_width
-from perflib.experiments.memory_levels.table import MemoryTable, own_bytes, tlb_reaches
+from perflib.experiments.memory_levels.table import MemoryTable, own_bytes
 from perflib.experiments.memory_levels.trials import ArrayConfiguration
 from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.model.finding import Finding
@@ -215,12 +215,6 @@ def test_own_caches_are_those_of_a_core_and_its_threads() -> None:
     for place in described["cpus"]:
         place["siblings"] = [0, 1] if place["cpu"] < 2 else [2, 3]
     assert own_bytes(described, 0) == MIB
-
-
-def test_a_published_tlb_says_so_in_its_name() -> None:
-    published = machine() | {"tlbs_origin": "published for Zen 4", "tlbs_source": "a manual"}
-    assert "second-level TLB (published for Zen 4)" in tlb_reaches(published)
-    assert "second-level TLB" in tlb_reaches(machine())
 
 
 # --- figures -------------------------------------------------------------------------------------

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
 from perflib.experiments.memory_levels import tables
-from perflib.experiments.memory_levels.table import MemoryTable, data_caches, primary, tlb_reaches
+from perflib.experiments.memory_levels.table import MemoryTable, data_caches, primary
 from tests.experiments.memory_levels.memory_samples import (
     CACHES,
     CYCLES,
     MEMORY_NS,
     MHZ,
     MIB,
-    REACH,
     REQUIRED,
     SIZES,
     machine,
@@ -23,13 +20,6 @@ from tests.experiments.memory_levels.memory_samples import (
 )
 
 WINDOW = ("window", "4k")
-
-
-def test_machines_claims() -> None:
-    assert data_caches(machine(), 0) == CACHES
-    assert data_caches({}, 0) == {}
-    assert tlb_reaches(machine())["second-level TLB"] == REACH
-    assert tlb_reaches(machine(tlbs=False)) == {}
 
 
 def test_claims_of_cores_that_differ() -> None:
@@ -73,13 +63,6 @@ def test_cycles_of_a_user_are_taken_as_they_are() -> None:
     made = samples(rounds=2)[REQUIRED].assign(latency_cycles=7.0)
     table = MemoryTable(made, machine())
     assert np.exp(table.values(*WINDOW, "latency_cycles")) == pytest.approx(7.0)
-
-
-def test_one_round_has_no_interval() -> None:
-    table = MemoryTable(samples(rounds=1), machine())
-    assert table.curve(*WINDOW)["latency_ns_low"].isna().all()
-    assert table.half_width == math.inf
-    assert tables.levels(table)["latency_ns_low"].isna().all()
 
 
 @pytest.mark.parametrize(

@@ -96,12 +96,6 @@ def test_one_simulation_decides_nothing() -> None:
     assert all("simulated once" in one.reason for one in found)
 
 
-def test_the_first_geometry_is_the_one_that_was_asked_for_first() -> None:
-    table = samples({"b": 1.0, "a": 2.0}).sample(frac=1.0, random_state=1)
-    found = analysed(table, geometries=["b", "a"])
-    assert [one.about["reference"] for one in found if one.of.name == "more"][:1] == ["b"]
-
-
 def test_a_part_that_is_missing_is_left_out() -> None:
     table = samples({"here": 1.0, "small": 2.0})
     table = table[~((table["geometry"] == "small") & (table["part"] == "TLBs"))]

@@ -9,16 +9,9 @@ import pandas as pd
 import pytest
 
 from perflib.experiments.threads.table import ThreadTable, removed
-from perflib.measure.jobs.event_loop import VERSIONS
 from tests.experiments.threads.thread_samples import SHARES, network, samples
 
 ONE_POINT = {"Final": ("output",)}
-
-
-def test_versions_keep_the_order_requested_whatever_came_first() -> None:
-    frame = samples(rounds=2).iloc[::-1]
-    assert ThreadTable(frame, ["Final", "absent", "Initial"]).versions[:2] == ["Final", "Initial"]
-    assert set(ThreadTable(frame).versions) == set(VERSIONS)
 
 
 def test_a_loop_that_was_not_recorded_whole_is_not_compared_with_its_self_report() -> None:

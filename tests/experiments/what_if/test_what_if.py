@@ -125,13 +125,6 @@ def test_more_threads_than_cores_wait_for_cores_by_themselves() -> None:
     assert "8 threads on 2 cores" in found(samples)["f 50 % faster"].reason
 
 
-def test_the_profile_misleads_where_gain_and_share_differ() -> None:
-    said = found(trials(5, {FUNCTION: 0.0, LOCK: 20.0}, share=0.2))
-    assert said["f by its profile"].verdict == "supported"
-    assert said["f by its profile"].effect == pytest.approx(-10, abs=2)
-    assert said["l by its profile"].verdict == "refuted"
-
-
 def test_a_wrong_prediction_shows_beside_the_truth() -> None:
     right = found(trials(6, {FUNCTION: 20.0}))["f really faster"]
     wrong = found(trials(6, {FUNCTION: 20.0}, bias=12.0))["f really faster"]

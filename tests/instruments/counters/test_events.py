@@ -192,12 +192,6 @@ def test_a_name_for_another_cpu() -> None:
 
 
 @needs_libpfm
-def test_a_name_that_is_no_processors_is_bound_to_none() -> None:
-    found = event("perf::PERF_COUNT_HW_CPU_CYCLES")
-    assert (found.type, found.config, found.cpu) == (0, 0, "")
-
-
-@needs_libpfm
 @pytest.mark.parametrize(
     ("name", "cpu", "words"),
     [

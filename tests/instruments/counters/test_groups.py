@@ -425,13 +425,6 @@ def test_each_target_is_scaled_by_its_own_clock() -> None:
     assert row["status"] == "scaled"
 
 
-def test_targets_that_were_not_counted_are_like_the_others_and_uncertain() -> None:
-    row = only(readings((100, 80, 80), (0, 80, 0)), slice_ns=4)
-    assert row["scaled"] == pytest.approx(200)
-    assert row["scaled_error"] == pytest.approx(100)
-    assert row["status"] == "scaled"
-
-
 @pytest.mark.parametrize(
     ("target", "status"), [((0, 80, 0), "not counted"), ((0, 0, 0), "did not run")]
 )

@@ -329,11 +329,6 @@ def test_totals_scale_to_the_time_that_the_program_ran() -> None:
     assert row["collected_percent"] == 100
 
 
-def test_missed_ticks_lower_what_was_collected() -> None:
-    row = by_event(totals(slices([1, 1], missed=1.0)))["a", "loads"]
-    assert row["collected_percent"] == 50
-
-
 def test_totals_of_a_window() -> None:
     series = slices([100, 100, 500, 500])
     late = by_event(totals(series[series["time_ns"] >= 4]))["a", "loads"]

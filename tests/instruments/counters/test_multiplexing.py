@@ -64,12 +64,6 @@ def test_six_slices_are_too_few_for_spikes() -> None:
     assert coverage("spiky", slices=24) < 0.8  # what the documentation admits
 
 
-def test_a_fixed_order_is_blind_to_a_period_and_biased_by_a_drift() -> None:
-    assert coverage("periodic", fixed=True) < 0.05
-    assert coverage("drifting", fixed=True) < 0.6
-    assert coverage("steady", fixed=True) >= 0.93
-
-
 def test_what_was_seen_all_the_time_is_exact() -> None:
     scaled = scale_slices([5, 7], [1e7, 2e7], 3e7)
     assert tuple(scaled) == (12, 0, math.inf)
@@ -102,13 +96,6 @@ def test_slices_need_a_time_each() -> None:
 
 
 # --- totals of the kernel's rotation -------------------------------------------------------------
-
-
-def test_totals_are_scaled_by_enabled_over_running() -> None:
-    estimate, error = scale_totals([100, 100], [4e8, 1e8], [1e8, 1e8], slice_ns=4e6)
-    assert estimate.tolist() == [400, 100]
-    assert error[0] == pytest.approx(400 * math.sqrt(0.75 / 25))  # 25 turns, scatter taken as 1
-    assert error[1] == 0
 
 
 def test_no_event_seen_in_a_part_of_the_time_may_be_one_unseen() -> None:

@@ -19,13 +19,11 @@ from perflib.instruments.counters.groups import CounterGroup, Lacking, in_domain
 from perflib.instruments.counters.kernel_names import GENERIC, SOFTWARE
 from perflib.instruments.counters.monitor import totals
 from perflib.instruments.counters.sets import (
-    Ratio,
     events_of,
     expand,
     monitor_table,
     names_here,
     ratio_table,
-    ratios,
     sets,
 )
 from perflib.model.errors import UserError
@@ -75,12 +73,6 @@ def test_a_set_has_names_that_are_known_and_fits_a_processor(name: str) -> None:
         assert len(programmed) <= (counters if one.by_processor else 4), pmu
     if one.by_processor:
         assert len(names_here(name, "zen4")) <= 6
-
-
-@pytest.mark.parametrize("ratio", ratios().values(), ids=lambda ratio: ratio.name)
-def test_a_ratio_can_be_made_of_some_set(ratio: Ratio) -> None:
-    assert any(ratio.events <= set(one.events) for one in sets().values())
-    assert ratio.factor > 0
 
 
 def test_an_unknown_set_names_the_nearest() -> None:

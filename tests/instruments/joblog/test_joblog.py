@@ -177,13 +177,6 @@ def test_any_chunking_gives_the_same_events(log: bytes, data: st.DataObject) -> 
         assert parsed([(0, bytes([byte])) for byte in log], NAMED) == parsed(log, NAMED)
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=20))
-def test_every_line_is_in_an_event_or_in_a_problem(steps: list[tuple[int, bool]]) -> None:
-    log = "".join(f"{'begin' if begins else 'end'} {event}\n" for event, begins in steps)
-    events, problems = parsed(log.encode(), NAMED)
-    assert 2 * len(events) + len(problems) == len(steps)
-
-
 def test_reading_ends_at_the_deadline_within_what_was_read_at_once() -> None:
     problems: list[str] = []
     many = b"begin 1\nend 1\n" * 100_000

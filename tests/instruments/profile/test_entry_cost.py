@@ -179,17 +179,6 @@ def test_one_far_offset_makes_no_even_spread_costly() -> None:
     assert found["ratio"] == pytest.approx(1, rel=0.05)
 
 
-def test_samples_on_few_places_tell_no_length() -> None:
-    with pytest.raises(UserError, match="500 of functions that are hardly longer"):
-        entry_cost(pd.DataFrame({"symbol": "f", "offset": [0, 0, 0, 0, 1000] * 100}))
-
-
-def test_an_offset_within_an_instruction_belongs_to_it() -> None:
-    samples = pd.DataFrame({"symbol": "f", "offset": [1, 2, 5] * 10 + [40] * 70})
-    found = entry_cost(samples, {"f": [0, 7, 20, 33, 40, 41]}, instructions=1)
-    assert found.table["at_entry"][0] == 30
-
-
 def test_the_control_window_is_elsewhere_and_as_long() -> None:
     """Samples on the entry alone: the control window holds none of them, wherever it lies."""
     samples = pd.DataFrame({"symbol": "f", "offset": [0, 1, 2, 3] * 50 + [199]})

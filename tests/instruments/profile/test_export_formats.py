@@ -16,7 +16,7 @@ import pytest
 
 from perflib.instruments.perf.script import read
 from perflib.instruments.profile.export import FORMATS
-from perflib.instruments.profile.export.protobuf import number, varint
+from perflib.instruments.profile.export.protobuf import varint
 from perflib.instruments.profile.python_frames import frame_parts, python_frame
 from perflib.model.errors import UserError
 from tests.instruments.perf.perf_texts import RECORDED
@@ -56,12 +56,6 @@ def written(name: str, samples: pd.DataFrame, folder: Path) -> bytes:
     FORMATS[name].write(samples, "a profile", path)
     assert [one.name for one in folder.iterdir()] == [path.name]
     return path.read_bytes()
-
-
-@pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 2**32, 2**63 - 1])
-def test_numbers_of_the_wire_format(value: int) -> None:
-    assert packed(varint(value)) == [value]
-    assert decode(number(300, value)) == {300: [value]}
 
 
 def test_negative_numbers_are_64_bit_complements() -> None:

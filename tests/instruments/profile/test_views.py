@@ -14,7 +14,6 @@ from perflib.instruments.profile.views import (
     callers,
     flat,
     merge_copies,
-    object_of,
     select,
     top_down,
 )
@@ -49,13 +48,6 @@ def test_flat_counts_self_and_total_with_recursion_once() -> None:
         ("f", 1, 10.0, 6),
     ]
     assert list(shown["total_percent"]) == [90.0, 100.0, 60.0]
-
-
-def test_an_object_is_that_of_most_samples_and_none_for_a_mere_caller() -> None:
-    pairs = [("f", "x"), ("f", "y"), ("f", "y"), ("g", "z"), ("h", "x")]
-    made = table([sample(f"m;{leaf}", object=f"/lib/{name}") for leaf, name in pairs])
-    assert object_of(made) == {"f": "/lib/y", "g": "/lib/z", "h": "/lib/x"}
-    assert dict(rows(flat(made), "function", "object"))["m"] == ""
 
 
 @given(any_stacks)

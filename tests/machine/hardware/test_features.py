@@ -201,12 +201,6 @@ def test_this_machine_agrees_with_the_kernels_flags() -> None:
         assert by_us <= by_linux
 
 
-def test_this_machine_is_a_guest_where_linux_says_so() -> None:
-    flags = listed()
-    (guest,) = (each for each in of_this_machine() if each.feature.name == "guest")
-    assert (guest.state == "enabled") == ("hypervisor" in flags)
-
-
 def test_without_a_compiler_the_flags_are_left(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

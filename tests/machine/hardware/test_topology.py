@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -79,10 +78,3 @@ def test_nothing_known_is_an_empty_machine(tmp_path: Path) -> None:
 def test_an_unknown_cpu_is_refused_with_those_there_are(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no CPU 48: it has 0-47"):
         topology(trees.haswell_ep(tmp_path)).cpu(48)
-
-
-def test_this_machine() -> None:
-    machine = topology()
-    assert os.sched_getaffinity(0) <= set(machine.allowed_cpus())
-    assert set(machine.one_per_core()) <= set(machine.allowed_cpus())
-    assert all(machine.where(cpu) for cpu in machine.allowed_cpus())

@@ -62,10 +62,6 @@ def test_account_is_the_last_line() -> None:
     assert account.waiting_s()["formula_lock"] == pytest.approx(3e-3)
 
 
-def test_more_keys_than_known_do_no_harm() -> None:
-    assert Account.parse(json.dumps(whole() | {"more": 1})) == Account.parse(json.dumps(whole()))
-
-
 @pytest.mark.parametrize("text", ["", "\n\n", "Segmentation fault", "[1]", "null"])
 def test_no_account(text: str) -> None:
     with pytest.raises(MeasurementError, match="printed no account: it did not come to its end"):

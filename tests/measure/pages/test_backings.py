@@ -62,11 +62,6 @@ def test_the_numbers_are_those_of_the_kernels() -> None:
     assert DATA_BACKINGS == {"4k": 1, "thp": 2, "collapse": 3, "hugetlb": 4, "hugetlb_1g": 5}
 
 
-def test_all_can_be_had(tmp_path: Path) -> None:
-    machine(tmp_path)
-    assert [reason(name, tmp_path) for name in [*BACKINGS, "hugectl"]] == [""] * 6
-
-
 # --- transparent huge pages ----------------------------------------------------------------------
 
 

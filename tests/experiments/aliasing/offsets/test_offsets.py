@@ -15,14 +15,13 @@ import pandas as pd
 import pytest
 
 from perflib.experiments.aliasing.addresses import aliasing
-from perflib.experiments.aliasing.offsets import AliasOffsetsParams, experiment, measure
+from perflib.experiments.aliasing.offsets import experiment, measure
 from perflib.experiments.aliasing.offsets.claims import ALIASES, ALIASES_SHARED, SLOWEST
 from perflib.experiments.aliasing.offsets.functions import Configuration, Swept
-from perflib.experiments.aliasing.offsets.measure import functions_of, half_width
+from perflib.experiments.aliasing.offsets.measure import half_width
 from perflib.experiments.aliasing.offsets.simulated import simulated_aliases
 from perflib.experiments.aliasing.offsets.table import functions_in
 from perflib.experiments.aliasing.offsets.trials import OffsetTrials, with_calls
-from perflib.kernels import build
 from perflib.lab.theme import png
 from perflib.machine.libraries.blas import Blas
 from perflib.measure.conditions import Conditions
@@ -357,10 +356,3 @@ def test_a_simulator_that_is_absent_is_a_problem_of_the_run(
         "4K aliases are not simulated: qemu-x86_64 is not on PATH"
     ]
     assert "simulated" not in run.provenance
-
-
-def test_every_variant_that_levels_name_is_declared() -> None:
-    wanted = functions_of(AliasOffsetsParams(), [])
-    for _function, variant, _n, _order in wanted:
-        assert build("alias_offsets", variant=variant).provenance["variant"] == variant
-    assert len(wanted) == 2 * (6 + 6 + 1)

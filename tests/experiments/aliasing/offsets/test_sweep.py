@@ -74,12 +74,6 @@ def made(
 # --- which offsets are predicted -----------------------------------------------------------------
 
 
-def test_just_above_a_page_is_predicted_and_the_middle_is_far() -> None:
-    near, far = aliasing([0, 4, 127, 128, 999, 1000, 3840, 3841, 4095, 4096, 8192 + 60])
-    assert near.tolist() == [True] * 3 + [False] * 6 + [True] * 2
-    assert far.tolist() == [False] * 5 + [True] * 2 + [False] * 4
-
-
 @given(offset=st.integers(0, 1 << 20), period=st.sampled_from([512, 1024, 2048, 4096]))
 def test_no_offset_is_both_near_and_far(offset: int, period: int) -> None:
     near, far = aliasing([offset], period)

@@ -12,8 +12,6 @@ import pytest
 from perflib.experiments import get
 from perflib.experiments.core_pairs.coherence.names import (
     LAYOUTS,
-    PROTOCOLS,
-    way_of,
 )
 from perflib.experiments.core_pairs.coherence.table import CoherenceTable
 from perflib.lab.theme import figures
@@ -49,12 +47,6 @@ def eight() -> pd.DataFrame:
 
 
 # --- the table -----------------------------------------------------------------------------------
-
-
-def test_every_protocol_and_state_has_a_way() -> None:
-    assert {way_of(name) for name in PROTOCOLS} == {"round trip", "one way"}
-    assert way_of("shared_here write") == "one line"
-    assert way_of("something else") == way_of("modified store") == ""
 
 
 def test_medians_do_not_move_with_preempted_samples_and_means_do(two: pd.DataFrame) -> None:
@@ -206,11 +198,6 @@ def test_null_noise_says_nothing_of_the_kernel(seed: int) -> None:
     four = ((0, 1, 2, 3),)
     made = samples(seed, groups=four, whats=CAS, rounds=8, noise=0.5)
     assert findings(made, four)["kernel"].verdict == "inconclusive"
-
-
-def test_groups_that_the_kernel_does_not_name(eight: pd.DataFrame) -> None:
-    found = findings(eight, (tuple(range(8)),))
-    assert (found["groups"].effect, found["kernel"].verdict) == (2, "refuted")
 
 
 def test_groups_are_found_and_are_the_kernels(eight: pd.DataFrame) -> None:

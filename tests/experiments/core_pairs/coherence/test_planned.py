@@ -190,12 +190,6 @@ def test_where_nothing_could_be_used_all_pairs_are_visited_again() -> None:
     assert machine.visit(1) == EVERY
 
 
-def test_it_does_not_end_with_the_first_round() -> None:
-    machine = Machine(TWO, near=100.0)
-    machine.visit(0)
-    assert machine.deciding.half_width(frame_of(machine.trials)) == math.inf
-
-
 def test_everything_is_measured_of_few_pairs_only() -> None:
     whats = whats_of(["write_read_two_lines", "cas_one_line"], ["modified"], ["load"], 8)
     machine = Machine(TWO)

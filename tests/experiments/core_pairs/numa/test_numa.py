@@ -130,12 +130,6 @@ def test_a_users_table_gives_the_same_as_a_run(tmp_path: Path, capsys: Any) -> N
     assert list(drawn) == ["heatmap", "groups", "classes"]
 
 
-def test_one_matrix_of_a_user_shows_its_groups() -> None:
-    found = found_in(samples(INTEL, rounds=1)[REQUIRED])
-    assert found["groups"].effect == 2
-    assert found["cpu0"].verdict == "inconclusive"
-
-
 # --- figures -------------------------------------------------------------------------------------
 
 

@@ -57,11 +57,6 @@ def test_cells_are_counted_as_they_are_visited(heads: tuple[int, ...], detail: s
     assert len(visited(stages, 5)) == stages.count(detail)
 
 
-def test_the_finest_is_what_was_requested() -> None:
-    assert Stages(CORES, (0, 8), "groups").detail_of(9) == "groups"
-    assert [Stages(CORES, (0, 8), "cores").detail_of(n) for n in (1, 2)] == ["groups", "cores"]
-
-
 # --- how large -----------------------------------------------------------------------------------
 
 
@@ -215,11 +210,6 @@ def test_a_whole_round_without_a_good_cell_ends_the_run() -> None:
 def loads_of(fake: FakeArrays) -> int:
     as_: dict[str, Any] = {"order": "window", "bytes_": MIB, "backing": "4k"}
     return calibrate(cast(Arrays, fake), NODES, 3, 2.0, **as_)
-
-
-def test_loads_that_take_as_long_as_is_requested() -> None:
-    """2 ms in three repeats at 110 ns a load."""
-    assert loads_of(FakeArrays(INTEL, noise=0.0)) == int(2e6 / 3 / 110)
 
 
 def test_nothing_is_available_anywhere() -> None:
