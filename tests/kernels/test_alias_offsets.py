@@ -93,18 +93,6 @@ def test_wrong_arguments_are_refused(words: tuple[Any, ...], error: int) -> None
     assert kernel.lib.offsets_sweep(*words, out) == (1 << 16) + error
 
 
-def test_restrict_changes_optimised_code_alone() -> None:
-    def text(variant: str) -> bytes:
-        library = kernels.build("alias_offsets", variant=variant).library
-        return subprocess.run(
-            ["objcopy", "-O", "binary", "-j", ".text", library, "/dev/stdout"],
-            capture_output=True, check=True,
-        ).stdout  # fmt: skip
-
-    assert text("O0") == text("O0-restrict")
-    assert text("O3") != text("O3-restrict")
-
-
 @pytest.mark.arm64
 def test_as_a_program_it_prints_addresses_and_checksum() -> None:
     program = kernels.build("alias_offsets", variant="O2", executable=True).library

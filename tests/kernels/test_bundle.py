@@ -126,18 +126,6 @@ def test_kernels_come_from_the_bundle_without_a_compiler_or_a_cache(node: Path) 
     assert not (node.parent / "nothing-here").exists()
 
 
-def test_provenance_names_the_bundle_by_its_hash_and_not_its_path(node: Path) -> None:
-    provenance = kernels.build("small").provenance
-    assert provenance["bundle"] == {
-        "sha256": bundle.active().sha256,  # type: ignore[union-attr]
-        "level": BASELINE,
-        "compiled_here": False,
-    }
-    assert provenance["flags"] == ["-std=gnu11", "-Wall", "-Wextra", "-O1"]
-    assert Path(provenance["compiler"]).name in {"gcc", "cc", "clang"}
-    assert str(node) not in json.dumps(provenance)
-
-
 def test_what_is_not_in_the_bundle_is_compiled_where_that_can_be_done(
     made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

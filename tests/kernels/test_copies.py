@@ -74,15 +74,6 @@ def test_copies_are_different_code_between_begin_and_end() -> None:
     assert each == pytest.approx(few.copied_bytes() / COPIES, rel=0.1)
 
 
-def test_one_copy_is_the_default_and_the_number_is_in_the_provenance() -> None:
-    single = kernels.build("copied")
-    assert single == kernels.build("copied", copies=1)
-    assert single.provenance["copies"] == 1
-    several = kernels.build("copied", copies=COPIES)
-    assert several.provenance["copies"] == COPIES
-    assert several.library != single.library
-
-
 def test_changed_part_is_compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("copied.c", "copied_part.inc"):
         (tmp_path / name).write_text((HERE / name).read_text())

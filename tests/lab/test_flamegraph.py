@@ -146,19 +146,6 @@ def test_the_widget_carries_its_code_and_uses_no_network() -> None:
 # --- the figure ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("orientation", ["flame", "icicle"])
-def test_the_figure_has_a_rectangle_and_a_name_for_each_frame(orientation: Any) -> None:
-    figure = flame_figure(samples_of(STACKS), orientation=orientation, title="A job")
-    (axes,) = figure.axes
-    assert axes.get_title(loc="left") == "A job"
-    assert {text.get_text() for text in axes.texts} == {"all", "main", "f", "g", "h"}
-    boxes = [patch.get_path().get_extents(patch.get_patch_transform()) for patch in axes.patches]
-    spans = sorted((box.x0, box.y0, box.width, box.height) for box in boxes)
-    assert spans == [(0, 0, 10, 1), (0, 1, 10, 1), (0, 2, 5, 1), (0, 3, 5, 1), (5, 2, 3, 1)]
-    assert axes.yaxis_inverted() == (orientation == "icicle")
-    assert png(figure).startswith(b"\x89PNG")
-
-
 def test_the_figure_shortens_names_shows_signs_as_they_are_and_the_scale_of_changes() -> None:
     long = "a" * 300 + "$x^2$"
     figure = flame_figure(

@@ -191,18 +191,6 @@ def with_run(step: str) -> Evidence:
     return known
 
 
-@pytest.mark.parametrize("step", ["levels", "memory"])
-def test_measured_levels_stand_beside_claimed_ones(step: str) -> None:
-    levels = {level.name: level for level in facts_of(with_run(step)).levels}
-    first = next(level for name, level in levels.items() if name.startswith("L1d 48 KiB"))
-    assert first.claimed_bytes == 48 * 1024
-    assert first.found == pytest.approx((2048, 41280))
-    assert first.text == "1.22 ns [1.15, 1.29], 5 cycles"
-    assert levels["a level no cache claims"].claimed_bytes is None
-    assert next(level for name, level in levels.items() if "L1i" in name).text == ""
-    assert levels[next(name for name in levels if name.startswith("memory"))].text == "not known"
-
-
 def test_measured_distances_replace_the_firmwares(monkeypatch: pytest.MonkeyPatch) -> None:
     known = with_run("distances")
     (run, _), *_ = known.entries

@@ -9,21 +9,6 @@ from perflib.model.errors import UserError
 
 
 @pytest.mark.parametrize(
-    ("words", "cpus"),
-    [
-        ("", []),
-        ("\n", []),
-        ("0", [0]),
-        ("0-3,8", [0, 1, 2, 3, 8]),
-        ("8, 0-1 ,1", [0, 1, 8]),
-        ("5-5", [5]),
-    ],
-)
-def test_lists_are_read(words: str, cpus: list[int]) -> None:
-    assert parse_cpus(words) == cpus
-
-
-@pytest.mark.parametrize(
     ("words", "named"),
     [
         ("0-", "'0-'"),

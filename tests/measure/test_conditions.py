@@ -170,14 +170,6 @@ def test_environment_size_is_exact(
     assert violated(requested, seen) == []
 
 
-def test_preload_is_mapped() -> None:
-    library = loaded_library()
-    requested = Conditions(preload=(library,))
-    with started(requested) as pid:
-        assert f"LD_PRELOAD={library}\0" in Path(f"/proc/{pid}/environ").read_text()
-        assert violated(requested, observe(pid)) == []
-
-
 def test_preload_of_something_that_is_no_library_is_unmet(tmp_path: Path) -> None:
     text = tmp_path / "text.so"
     text.write_text("no library")

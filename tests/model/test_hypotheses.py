@@ -251,32 +251,6 @@ MISSES = judged(EXTRA, 0.9 * EXTRA + NOISE)
 HIDDEN = unseen("frequency", WHAT, "There is no cycle counter here.")
 
 
-def test_the_ledger_is_one_row_a_hypothesis() -> None:
-    table = ledger([(run("code_segment", 3), [OTHER, MISSES, HIDDEN])])
-    assert table.to_dict("records") == [
-        {
-            "hypothesis": "frequency",
-            "verdict": "inconclusive",
-            "share": "–",
-            "explains": WHAT,
-            "because": "There is no cycle counter here.",
-            "experiment": "code_segment",
-            "run": "code_segment-20261103-074507-1a2b",
-            "measured": "2026-11-03",
-        },
-        {
-            "hypothesis": "iTLB misses",
-            "verdict": "supported",
-            "share": "90.0 % [88.7, 91.3]",
-            "explains": WHAT,
-            "because": MISSES.reason,
-            "experiment": "code_segment",
-            "run": "code_segment-20261103-074507-1a2b",
-            "measured": "2026-11-03",
-        },
-    ]
-
-
 @pytest.mark.parametrize("order", [1, -1])
 def test_the_newest_run_of_an_experiment_decides(order: int) -> None:
     entries = [

@@ -153,21 +153,6 @@ def test_an_even_sibling_that_always_works_on_all_cores_is_not_taken_for_none(
 
 
 @with_and_without_chains
-@pytest.mark.parametrize("interrupts", [0.002, 0.015])
-def test_an_even_sibling_on_one_core_is_seen_beside_a_core_that_was_alone(
-    interrupts: float, chains: bool
-) -> None:
-    even = Core(1.0, "even", interrupts=interrupts, chains=chains)
-    for seed in SEEDS:
-        shared, alone = told([even, Core(0.5, chains=chains)], seed)
-        assert (shared.status, alone.status) == ("no first state", "calibrated")
-        shared, quiet = told([even, Core(chains=chains)], seed)
-        assert shared.status == "no first state"
-        # At the same clock, what the one always has is the other's second state.
-        assert quiet.status == ("calibrated" if chains else "no second state")
-
-
-@with_and_without_chains
 def test_a_core_without_company_learns_from_another(chains: bool) -> None:
     cores = [Core(chains=chains), Core(0.5, chains=chains), Core(1.0, chains=chains)]
     for seed in SEEDS:

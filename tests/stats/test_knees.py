@@ -221,19 +221,6 @@ def test_two_knees_are_found(curve: Curve) -> None:
         assert max(first.p, second.p) <= 0.05
 
 
-def test_recorded_ratios_of_sapphire_rapids() -> None:
-    """256 entries: at 256 pages batches disagree (1 to 3 times), so the knee is below or above."""
-    pages = [32, 64, 128, 192, 256, 512]
-    generator = np.random.default_rng(7)
-    values = 0.03 * generator.standard_normal((12, len(pages)))
-    values[:, 4] += np.log(generator.uniform(1, 3, 12))
-    values[:, 5] += math.log(3.2)
-    (knee,) = find_knees(pages, values, "cyclic").knees
-    assert knee.size.low == 192
-    assert knee.size.high in {256, 512}
-    assert knee.height.effect == pytest.approx(math.log(3.2), abs=0.1)
-
-
 # --- what it is given --------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ import pytest
 from perflib.experiments.code_size.table import CodeTable
 from perflib.model.errors import UserError
 from perflib.stats.intervals import t_interval
-from tests.experiments.code_size.code_samples import KIB, samples
+from tests.experiments.code_size.code_samples import samples
 
 SIZES = (8, 32, 512, 1024, 3072)
 
@@ -39,20 +39,6 @@ def test_what_cannot_be_used_is_a_sentence(
 ) -> None:
     with pytest.raises(UserError, match=says):
         CodeTable(change(samples(rounds=2)))
-
-
-# --- time against size ---------------------------------------------------------------------------
-
-
-def test_the_model_of_misses_leaves_out_sizes_without_a_time() -> None:
-    made = exact(sizes_kib=(1024, 2048, 3072, 4096, 64, 32, 128, 256), walk_ns=0.0)
-    unknown = made["code_bytes"].eq(3072 * KIB) & made["backing"].eq("thp")
-    levels = {"L1i": 32 * KIB, "L2": 256 * KIB}
-    costs, model = CodeTable(made[~unknown]).miss_model("random", "thp", levels)
-    assert costs["L2"] == pytest.approx(2.5, abs=0.3)
-    assert len(model) == 8
-    costs, model = CodeTable(made[~made["backing"].eq("thp")]).miss_model("random", "thp", levels)
-    assert costs.isna().all()
 
 
 # --- pages, cores --------------------------------------------------------------------------------

@@ -129,11 +129,3 @@ def test_only_layouts_without_aslr_have_counts() -> None:
     some = LayoutTable(samples, "cpu", rows_of({1040: 1.0}))._simulated_of_starts()
     assert set(table.rows.loc[some.index, "padding_bytes"]) == {1040}
     assert LayoutTable(samples).simulated.empty
-
-
-def test_layouts_of_most_starts_come_first_each_once() -> None:
-    few, many = {"environment": 16, "cpu": 0}, {"environment": 0, "cpu": 0}
-    layouts = [("A", few), ("A", many), ("A", {**many, "cpu": 1}), ("B", few)]
-    found = simulating._distinct(layouts, 1)
-    assert found[0] == ("A", many)
-    assert len(found) == 3

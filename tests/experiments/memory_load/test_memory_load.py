@@ -225,23 +225,6 @@ def trial(
     return pd.DataFrame(made.take(0, 0))
 
 
-def test_a_trial_is_a_row_for_each_repeat() -> None:
-    frame = trial(LoadConfiguration(0, "latency", (1, 2), "read", "memory"))
-    assert set(frame) | {"round", "position"} == {column.name for column in experiment.columns}
-    assert frame["latency_ns"].tolist() == [100.0] * 3
-    assert frame["bandwidth_gb_s"].tolist() == [20.0] * 3, "of both together"
-    assert frame["streams"].tolist() == ["1-2"] * 3
-    idle = trial(LoadConfiguration(0, "latency", (), "read", "idle", 0.0))
-    assert set(idle) == set(frame)
-    assert idle["core_share"].isna().all()
-    assert idle["bandwidth_gb_s"].tolist() == [0.0] * 3
-    alone = trial(LoadConfiguration(0, "bandwidth", (2,), "triad", "memory"))
-    assert set(alone) == set(frame)
-    assert alone["cpu"].tolist() == [2]
-    assert alone["bandwidth_gb_s"].tolist() == pytest.approx([10.0])
-    assert alone["latency_ns"].isna().all()
-
-
 def test_in_their_caches_cores_use_no_bandwidth() -> None:
     frame = trial(LoadConfiguration(0, "latency", (1,), "read", "cache", 0.0))
     assert frame["bandwidth_gb_s"].tolist() == [0.0] * 3

@@ -120,17 +120,6 @@ def test_speedscope_says_what_folded_says(tmp_path: Path) -> None:
     assert both == ["cpu-clock: kv 1/3", "cpu-clock: kv 1/2", "faults: kv 1/3"]
 
 
-@pytest.mark.parametrize(
-    ("event", "unit"),
-    [("5 task-clock:u", "nanoseconds"), ("task-clock", "none"), ("5 cycles:u", "none")],
-)
-def test_units(tmp_path: Path, event: str, unit: str) -> None:
-    samples = samples_of(tmp_path, f"kv 2 1.1: {event}: 1 f (/x)\n")
-    (profile,) = speedscope(samples, "kv")["profiles"]
-    assert profile["unit"] == unit
-    assert profile["name"] == "kv 2"
-
-
 # --- files ---------------------------------------------------------------------------------------
 
 
