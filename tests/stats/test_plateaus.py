@@ -106,6 +106,13 @@ def test_flat_curve_is_one_level(noise: float) -> None:
         assert level.next_bytes is None
 
 
+def test_one_batch_shows_its_noise_from_size_to_size() -> None:
+    generator = np.random.default_rng(14)
+    for _ in range(8):
+        values = Machine((5.0,), (), noise=0.1, batches=1).data(generator)
+        assert len(find_levels(SIZES, values)) == 1
+
+
 @pytest.mark.parametrize("a_doubling", [0.2, 0.3, 0.5])
 def test_ramp_has_no_level(a_doubling: float) -> None:
     generator = np.random.default_rng(5)

@@ -69,6 +69,11 @@ def test_another_knee_is_refuted(compiled_kib: float) -> None:
     assert found.effect == pytest.approx(100 * (compiled_kib / 512 - 1), abs=4)
 
 
+def test_between_them_it_stays_open() -> None:
+    found = same(switches(compiled_kib=600.0, noise=0.03))
+    assert (found.verdict, codes(found)) == ("inconclusive", ["open"])
+
+
 def test_null_without_a_knee_nothing_is_claimed() -> None:
     for seed in range(3):
         found = same(switches(seed, walk_ns=0.0))

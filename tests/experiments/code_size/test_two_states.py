@@ -8,9 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.experiments.code_size import tables
+from perflib.experiments.code_size import figures, tables
 from perflib.experiments.code_size.analyse import split_finding
+from perflib.experiments.code_size.reaches import Reaches
 from perflib.experiments.code_size.table import CodeTable
+from perflib.lab.theme import themed
 from perflib.machine.hardware.tlbs import Tlb
 from perflib.model.finding import Finding
 from perflib.stats.interval import Interval
@@ -193,6 +195,32 @@ def test_probes_that_are_no_times_tell_nothing(value: float) -> None:
 
 
 # --- tables and figures --------------------------------------------------------------------------
+
+
+def test_both_curves_are_in_tables_and_figures() -> None:
+    made = samples(busy=0.5)
+    table, shared = CodeTable(made), CodeTable.shared(made)
+    reaches = Reaches.of(machine())
+    assert shared is not None
+    rings = tables.ring_ratio(table, shared)
+    assert list(rings["state"].unique()) == ["alone", "shared"]
+    found = tables.knees(table, shared)
+    assert set(found["state"]) == {"alone", "shared"}
+    times = tables.times(table, "chase", reaches, shared)
+    assert times.groupby("state")["step_ns"].count().min() >= 10
+    with themed():
+        ring = figures.ring_ratio(rings, found, reaches)
+        time = figures.times(times, reaches, "step")
+    for axes in ring.axes:
+        legend = axes.get_legend()
+        assert legend is not None
+        named = [text.get_text() for text in legend.get_texts()]
+        assert any(name.endswith(", alone") for name in named)
+        assert any("sibling busy" in name for name in named)
+    (axes,) = time.axes
+    labels = [str(one.get_label()) for one in axes.containers]
+    assert sum("sibling busy" in label for label in labels) == len(table.backings)
+    assert axes.get_ylim()[1] < 3 * times["step_ns"].max()
 
 
 def test_without_probes_the_state_is_all() -> None:

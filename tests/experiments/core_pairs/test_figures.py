@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
@@ -71,6 +72,34 @@ def test_one_cell_that_is_far_off_does_not_take_the_colours() -> None:
     _, high = cells_in(drawn(cells_of(table))).get_clim()
     assert high is not None
     assert high < 1000
+
+
+def test_lines_where_places_end_and_the_names_of_what_they_part() -> None:
+    node = {cpu: 1 - cpu // 8 for cpu in range(16)}
+    cache = {cpu: cpu // 4 for cpu in range(16)}
+    figure = drawn(
+        cells_of(samples(INTEL)),
+        range(15, -1, -1),
+        at={"node": node, "cache": cache, "same": node, "unknown": {3: 1}},
+        places={name: name for name in ("node", "cache", "same", "unknown")},
+        regions=True,
+    )
+    across = [line.get_ydata()[0] for line in figure.axes[0].lines[::2]]  # type: ignore[index]
+    assert across == [8, 4, 8, 12]
+    assert words(figure)[-2:] == ["node 0", "node 1"]
+    assert legend(figure) == ["node", "cache"]
+    assert figure.axes[0].get_xticklabels()[0].get_text() == "15"
+
+
+@pytest.mark.parametrize(("cycles", "rows"), [(INTEL, 3), (flat(2), 2), (AMD, 6)])
+def test_cells_by_their_class(cycles: Any, rows: int) -> None:
+    axes = classed(cells_of(samples(cycles))).axes[0]
+    names = [tick.get_text() for tick in axes.get_yticklabels()]
+    assert len(names) == rows
+    assert names[0] == "a core and itself"
+    assert names[1].startswith("class 1: ")
+    assert "cycles" in axes.get_xlabel()
+    assert len(axes.collections) >= rows - 1  # a band for each class
 
 
 def test_one_core_is_no_matrix_but_is_drawn() -> None:

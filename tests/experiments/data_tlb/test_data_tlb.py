@@ -19,10 +19,11 @@ from perflib.experiments.data_tlb.measure import (
 )
 from perflib.experiments.data_tlb.table import Entries
 from perflib.experiments.data_tlb.trials import Configuration, Trials
+from perflib.framework.plots import drawn
 from perflib.measure.arrays import Arrays
 from perflib.model.errors import MeasurementError, UserError
 from perflib.store.run_files import load
-from tests.experiments.data_tlb.tlb_samples import Level, Machine, tlb
+from tests.experiments.data_tlb.tlb_samples import REQUIRED, Level, Machine, run_of, tlb
 
 CPU = min(os.sched_getaffinity(0))
 PAGE, MIB = 4096, 1 << 20
@@ -187,3 +188,24 @@ def test_precision_needs_rounds_and_is_the_usual_sizes() -> None:
     assert half_width(made.samples(rounds=15).assign(ok=True)) == np.inf
     short, long = (half_width(made.samples(rounds=n).assign(ok=True)) for n in (16, 128))
     assert 0 < long < short < 20
+
+
+def test_figures_are_drawn_of_what_is_there() -> None:
+    made = Machine(
+        ((Level(64, 4), 1.75),),
+        pages={"4k": numbers(16, 512, 6), "thp": numbers(8, 128, 4)},
+        strides=(4, 16),
+    )
+    run = run_of(made.samples(rounds=10), tlb(1, 64, 4))
+    figures = experiment.drawings(run)
+    assert set(figures) == {"loads", "ways"}
+    loads = drawn(figures["loads"])
+    assert [axes.get_title() for axes in loads.axes[:2]] == ["4 KiB pages", "2 MiB pages (thp)"]
+    texts = {text.get_text().strip() for axes in loads.axes for text in axes.texts}
+    assert "64" in texts
+    names = loads.axes[0].get_legend_handles_labels()[1]
+    assert "entries by CPUID" in names
+    labels = drawn(figures["ways"]).axes[0].get_legend_handles_labels()[1]
+    assert [label.partition(":")[0] for label in labels] == ["4 pages apart", "16 pages apart"]
+    plain = run_of(made.samples(rounds=10)[REQUIRED].query("backing == '4k'"))
+    assert set(experiment.drawings(plain)) == {"loads"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -18,12 +19,14 @@ from perflib.cli import main
 from perflib.experiments import get
 from perflib.experiments.event_profile import measure
 from perflib.instruments.profile.claims import STANDS_OUT
+from perflib.lab.theme import png, themed
 from perflib.model.errors import UserError
 from perflib.model.run import Run
 from perflib.store.run_files import load, runs
 from tests.experiments.event_profile.profiles import samples
 from tests.experiments.judged import by_subject
 from tests.instruments.perf.test_recorder import BURN, needs_perf
+from tests.instruments.profile.tables import samples_of
 
 EVENT = get("event_profile")
 ROOT = Path(__file__).parents[3]
@@ -295,6 +298,13 @@ def test_runs_that_cannot_be_compared_say_why() -> None:
         EVENT.compare(first, first)
 
 
+def with_offsets(table: pd.DataFrame) -> pd.DataFrame:
+    """Every function of 100 instructions; of the first the entry is costly."""
+    place = pd.Series(range(len(table))) * 37 % 100
+    costly = (table["symbol"] == "kv_runge_kutta") & (place < 20)
+    return table.assign(offset=(4 * place).where(~costly, 0))
+
+
 # --- tables that a user brings -------------------------------------------------------------------
 
 MINIMAL = pd.DataFrame({"symbol": ["f_0001", "f_0002", "g"] * 10, "period": 1000})
@@ -331,6 +341,50 @@ def test_tables_of_users_through_the_command_line(
     text = " ".join((said.out + said.err).split())
     assert ended.value.code == exit_code, text
     assert pd.Series([text]).str.contains(" ".join(says.split())).item(), text
+
+
+def drawn(table: pd.DataFrame) -> dict[str, str]:
+    """Every figure's words; each can be drawn."""
+    words = {}
+    with themed():
+        for name, figure in EVENT.figures(run_of(table)).items():
+            assert png(figure).startswith(b"\x89PNG")
+            axes = figure.axes[0]
+            ticks = [label.get_text() for label in axes.get_yticklabels()]
+            title = axes.get_title() + axes.get_title(loc="left")
+            assert axes.get_xlabel()
+            assert title
+            words[name] = "\n".join([title, axes.get_xlabel(), axes.get_ylabel(), *ticks])
+    return words
+
+
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        (MINIMAL, ["cost"]),
+        (samples(rounds=4), ["additional_time_cpu1", "cost_cpu1", "time_line"]),
+        (with_offsets(samples(rounds=4, cores=1)), ["cost", "entry", "time_line"]),
+        (
+            samples(rounds=4, cores=3).drop(columns="begin_ns"),
+            ["additional_time_cpu1", "cost_cpu1", "additional_time_cpu2", "cost_cpu2"],
+        ),
+        (samples(rounds=4).drop(columns=["round"]), ["additional_time_cpu1", "cost_cpu1"]),
+        (
+            samples(rounds=2).assign(begin_ns=math.nan, event_time_ns=math.nan),
+            ["additional_time_cpu1", "cost_cpu1"],
+        ),
+        (samples_of({"main;f": 60, "main;g": 30}), ["cost"]),
+    ],
+)
+def test_every_table_has_figures_with_labels(table: pd.DataFrame, names: list[str]) -> None:
+    words = drawn(table)
+    assert list(words) == ["modules", *names]
+    if "cost" in words:
+        assert "share of the event (%), 95 % interval (counting only)" in words["cost"]
+        assert words["cost"].endswith(("\nf", "\nkv_runge_kutta"))  # the largest, on top
+    if "cost_cpu1" in words:
+        assert "kv_runge_kutta" in words["cost_cpu1"]
+        assert "additional time per event on cpu1 (" in words["additional_time_cpu1"]
 
 
 def test_a_run_that_has_only_begun_can_be_drawn_and_analysed() -> None:

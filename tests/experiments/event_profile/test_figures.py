@@ -103,6 +103,12 @@ def test_without_anything_that_stands_out_nothing_is_marked() -> None:
     assert_nothing_is_cut_off(figure)
 
 
+def test_cycles_have_powers_of_ten() -> None:
+    with themed():
+        assert "(10⁶ cycles)" in texts(shared.additional_time(comparison(unit="cycles")))
+        assert "(10⁹ cycles)" in texts(figures.cost_on_both(comparison(unit="cycles")))
+
+
 # --- entry, time line ----------------------------------------------------------------------------
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
@@ -17,6 +20,24 @@ from tests.instruments.threads.made import made_recording
 def legend(figure: Figure) -> list[str]:
     legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes)]
     return [text.get_text() for one in legends if one is not None for text in one.get_texts()]
+
+
+def test_every_plot_has_its_table_and_the_calibration_stands_beside_the_published_one() -> None:
+    def derived(**given: Any) -> dict[str, pd.DataFrame]:
+        params = experiment.params({}).model_dump(mode="json")
+        run = Run("made", "threads", params, samples(rounds=4, **given))
+        return {name: make() for name, make in experiment.derived(run).items()}
+
+    tables = derived()
+    of_recordings = {"wait_paths", "use", "use_by_function", "critical_path"}
+    assert set(tables) == set(experiment.tables) - of_recordings
+    assert set(tables) == set(experiment.plots) - of_recordings
+    calibration = tables["calibration"]
+    assert (calibration["speedup_low"] < calibration["speedup"]).all()
+    assert list(calibration["published_speedup"]) == [5.5, 5.7, 6.1, 6.2]
+    other = derived(versions={"none": ()})
+    assert other["calibration"]["published_speedup"].isna().all()
+    assert other["gains"].empty
 
 
 def test_what_is_drawn_of_recordings_needs_them() -> None:

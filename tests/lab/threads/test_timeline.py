@@ -123,6 +123,22 @@ def test_a_view_of_a_huge_recording_is_as_small_as_any(tmp_path: Path) -> None:
 # --- what the page asks for ----------------------------------------------------------------------
 
 
+def test_zoom_and_back(widget: Timeline) -> None:
+    heard = moved(widget)
+    ask(widget, "zoom", start=2 * MS, end=6 * MS, bins=800)
+    ask(widget, "zoom", start=2.5 * MS, end=3 * MS, bins=800)
+    assert widget.data["bins"] == 800
+    assert widget.data["back"]
+    ask(widget, "back")
+    assert (widget.data["start"], widget.data["end"]) == (2 * MS, 6 * MS)
+    ask(widget, "back")
+    ask(widget, "back")  # there is nothing before the first view
+    assert not widget.data["back"]
+    spans = [tuple(time - START for time in widget.recording.span(one)) for one in heard]
+    whole, part = (0, 10 * MS), (2 * MS, 6 * MS)
+    assert spans == [part, (5 * MS // 2, 3 * MS), part, whole]
+
+
 def test_a_zoom_stays_within_the_recording_and_above_a_microsecond(widget: Timeline) -> None:
     ask(widget, "zoom", start=-5 * MS, end=99 * MS, bins=5)
     assert widget.selection == Selection(START, START + 10 * MS, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from perflib import kernels
-from perflib.machine.activity.sharing import shares_of, watch_s
+from perflib.machine.activity.sharing import core_shares, shares_of, watch_s
 
 ALONE_NS, CHAIN_NS, SLICE_NS = 4070.0, 1740.0, 25_000
 
@@ -73,3 +74,13 @@ def test_no_probes_no_samples_and_no_run_delay() -> None:
 def test_many_cores_are_looked_at_in_three_seconds() -> None:
     looked = [watch_s(cores) for cores in (1, 2, 20, 24, 384)]
     assert looked == pytest.approx([1.5, 1.5, 2.0, 2.4, 3.0])
+
+
+def test_this_machine_is_probed_and_the_caller_stays_where_it_is() -> None:
+    allowed = os.sched_getaffinity(0)
+    shares = core_shares(sorted(allowed), 0.1)
+    assert os.sched_getaffinity(0) == allowed
+    assert [share.cpu for share in shares] == sorted(allowed)
+    for share in shares:
+        assert share.status != "calibrated" or 0 <= share.alone_percent <= 100
+        assert np.isnan(share.taken_percent) or 0 <= share.taken_percent <= 100

@@ -38,6 +38,21 @@ def test_sapphire_rapids_by_leaf_18() -> None:
     assert reach_bytes(found, "data", level=2, page_bytes=M2) == 1024 * M2
 
 
+def test_rome() -> None:
+    assert decode_tlbs(dump("rome")) == (
+        Tlb(1, "data", (K4,), 64, 64),
+        Tlb(1, "data", (M2,), 64, 64),
+        Tlb(1, "data", (G1,), 64, 64),
+        Tlb(1, "instruction", (K4,), 64, 64),
+        Tlb(1, "instruction", (M2,), 64, 64),
+        Tlb(1, "instruction", (G1,), 64, 64),
+        Tlb(2, "data", (K4,), 2048, 8),
+        Tlb(2, "data", (M2,), 2048, 4),
+        Tlb(2, "instruction", (K4,), 1024, 8),
+        Tlb(2, "instruction", (M2,), 1024, 8),
+    )
+
+
 def test_a_guest_that_hides_gigabyte_pages() -> None:
     found = decode_tlbs(dump("guest"))
     assert len(found) == 8
