@@ -421,14 +421,6 @@ def test_kernel_whose_instructions_are_measured_is_the_same_at_every_level(folde
 # --- writing -------------------------------------------------------------------------------------
 
 
-def test_builds_are_added_and_the_others_stay(made: Path) -> None:
-    before = manifest(made)["levels"][BASELINE]["builds"]
-    write(made, request("small", define={"ANSWER": 7}))
-    after = manifest(made)["levels"][BASELINE]["builds"]
-    assert len(after) == len(before) + 1
-    assert before.items() <= after.items()
-
-
 def test_two_bundles_of_the_same_kernels_have_the_same_hash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

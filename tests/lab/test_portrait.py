@@ -152,14 +152,6 @@ def test_cores_lie_with_those_whose_caches_they_share(tmp_path: Path) -> None:
     assert facts.counted == "64 cores, 2 packages, 2 nodes, 2 threads a core"
 
 
-def test_where_a_cores_time_went_adds_up() -> None:
-    symptom = [share("taken", 0, 10.0), share("stolen", 0, 10.0), share("shared", 0, 60.0)]
-    machine = load(RUNS / "kv_per_core.parquet").provenance["machine"]
-    shares = facts_of(evidence(fit={"machine": machine}, symptom=symptom)).cores[0].shares
-    # 80 of 100 ran, which without the sibling would have been 80 / 1.6.
-    assert shares == pytest.approx({"own": 50, "sibling": 30, "tasks": 10, "hypervisor": 10})
-
-
 def test_the_slow_core_is_marked_and_described() -> None:
     machine = load(RUNS / "kv_per_core.parquet").provenance["machine"]
     known = evidence(fit={"machine": machine}, symptom=slow_core(1, 12.0))

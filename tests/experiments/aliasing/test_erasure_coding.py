@@ -165,22 +165,6 @@ def trials(examined: Mapping[str, Mapping[str, Any]]) -> ErasureTrials:
     return ErasureTrials(CODE, LAYOUTS, examined, [HERE], configurations, 1)
 
 
-def test_a_trial_measures_every_layout_once_in_an_order_of_its_own() -> None:
-    found, _ = examine(["ours_table"], CODE, 1, 0.01, HERE)
-    with trials(found) as taken:
-        rounds = [taken.take(round_, 0) for round_ in range(6)]
-        assert rounds[0]["layout"] == taken.take(0, 0)["layout"]
-        assert taken.violated == []
-    assert len({tuple(columns["layout"]) for columns in rounds}) > 1
-    for columns in rounds:
-        assert sorted(columns["layout"]) == sorted(LAYOUTS)
-        assert columns["cpu"] == [CPU] * 4
-        assert columns["ok"] == [True] * 4
-        size = found["ours_table"]["repeats"] * CODE.data * CODE.block_bytes
-        assert columns["data_bytes"] == [size] * 4
-        assert all(ns > 0 for ns in (*columns["time_ns"], *columns["cpu_time_ns"]))
-
-
 def test_other_parity_than_at_first_is_marked_and_said() -> None:
     found, _ = examine(["ours_table"], CODE, 1, 0.01, HERE)
     found["ours_table"]["parity_checksum"] += 1
