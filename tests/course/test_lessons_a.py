@@ -8,7 +8,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -173,17 +172,6 @@ def test_kinds_of_huge_pages_are_alike_or_open() -> None:
     one.samples = one.samples[one.samples["backing"] != "collapse"]
     assert asked.judge("open", one).share == 1
     assert asked.judge("alike", one).share == 0
-
-
-def test_lookups_are_read_off_the_curve() -> None:
-    asked = relation("memory_levels", "5")
-    curve = run("memory_levels").table("latency").query("order == 'random' and backing == '4k'")
-    sizes = curve["array_bytes"] / 2**20
-    read = tuple(float(np.interp(mib, sizes, curve["latency_ns"])) for mib in (48, 24, 6))
-    assert asked.judge(read, run("memory_levels")).share == 1
-    assert asked.judge((read[0], read[1], 1e4), run("memory_levels")).share == pytest.approx(2 / 3)
-    with pytest.raises(UserError, match="three latencies"):
-        asked.judge(7, run("memory_levels"))
 
 
 def test_levels_that_show_beside_a_busy_sibling_too_are_compared_as_alone() -> None:

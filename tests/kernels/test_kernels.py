@@ -460,16 +460,3 @@ def test_pieces_are_linked_in_their_order_in_their_variant_alone() -> None:
     assert numbers(None) == []
     built = kernels.build("large", variant="large").library.parent
     assert not list(built.glob("*.o"))
-
-
-@pytest.mark.usefixtures("large")
-def test_pieces_have_their_own_flags_and_their_number(recorded: Callable[..., Recorder]) -> None:
-    log = recorded()
-    kernels.build("large", variant="large")
-    pieces = [call for call in log.calls() if "-c" in call]
-    assert sorted(word for call in pieces for word in call if word.startswith("-DPIECE=")) == [
-        f"-DPIECE={number}" for number in range(5)
-    ]
-    for call in pieces:
-        assert {"-O0", "-fPIC"} < set(call)
-        assert "-O1" not in call

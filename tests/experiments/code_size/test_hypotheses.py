@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from scipy import stats
 
 from perflib.experiments.code_size.analyse import core_findings
