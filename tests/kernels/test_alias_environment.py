@@ -150,15 +150,6 @@ def test_objects_linked_in_another_order_lie_elsewhere(tmp_path: Path) -> None:
 # --- what starts it ------------------------------------------------------------------------------
 
 
-def test_random_addresses_when_asked_and_not_afterwards(kernel: Kernel, program: Path) -> None:
-    before = Path("/proc/self/personality").read_text()
-    drawn = {started(kernel, program, randomised=True)["inc"] for _ in range(8)}
-    assert Path("/proc/self/personality").read_text() == before
-    if Path("/proc/sys/kernel/randomize_va_space").read_text().strip() == "0":
-        pytest.skip("ASLR is off on this machine")
-    assert len(drawn) > 1
-
-
 def test_variables_are_handed_over_and_filled_up(kernel: Kernel, tmp_path: Path) -> None:
     tell = script(tmp_path, 'echo "$A,$B,${#PERFLIB_PADDING}"')
     report = Report(kernel, tell, ["sh"], variables=("A=1", "B=two"), size=100)

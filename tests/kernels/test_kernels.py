@@ -16,7 +16,6 @@ import pytest
 from perflib import kernels
 from perflib.model.errors import MeasurementError, UserError
 from perflib.store import paths
-from perflib.store.paths import kernels_dir  # as it is: tests replace the module's
 
 HERE = Path(__file__).parents[1] / "kernels_c"
 
@@ -148,16 +147,6 @@ def test_executable_is_a_program_of_its_own_and_has_variants() -> None:
     done = subprocess.run([slow.library], capture_output=True, text=True, check=False)
     assert done.stdout == "level 0 of nothing\n"
     assert kernels.build("declared").library != program.library
-
-
-def test_kernels_inside_an_installed_package_come_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(paths, "_PACKAGE", tmp_path / "site" / "perflib")
-    assert kernels_dir() == tmp_path / "site" / "kernels_c"
-    inside = tmp_path / "site" / "perflib" / "_data" / "kernels_c"
-    inside.mkdir(parents=True)
-    assert kernels_dir() == inside
 
 
 def sized(folder: Path, declared: str = "SIZE = 3") -> None:

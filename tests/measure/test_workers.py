@@ -24,6 +24,21 @@ def test_each_worker_has_its_conditions_and_all_end_together() -> None:
         assert not os.path.exists(f"/proc/{pid}")  # noqa: PTH110 (a process, not a file)
 
 
+def test_several_kernels_have_a_worker_under_each_of_the_conditions() -> None:
+    cpu = min(os.sched_getaffinity(0))
+    conditions = [Conditions(cpu=cpu), Conditions()]
+    started = Workers([build("clock_gaps"), build("memory_chase")], conditions)
+    names = [(started[i].target.name, started[i].conditions) for i in range(4)]
+    kernels = ["clock_gaps", "memory_chase"]
+    assert names == [(name, wanted) for name in kernels for wanted in conditions]
+    recorded = started.provenance()
+    assert recorded["kernel"]["kernel"] == "clock_gaps"
+    assert [one["kernel"] for one in recorded["kernels"]] == kernels
+    assert len(recorded["conditions"]) == 4
+    started.problems |= {"the thread migrated": None}
+    assert started.violated == ["the thread migrated"]
+
+
 def test_the_limit_of_open_files_is_raised_as_far_as_it_may_be() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     low = 600

@@ -319,3 +319,11 @@ def test_half_of_a_rise_is_where_it_is(
         assert middle.low <= middle.effect <= middle.high
         assert middle.low == knee.size.low
     assert covered >= at_least(runs, 0.95)
+
+
+def test_halves_of_two_rises_are_between_their_own_levels() -> None:
+    curve = Curve(knees=((200 * KIB, 1.5), (3 * MIB, 6.0)), noise=0.02)
+    for seen in found(curve, 4):
+        first, second = half_rises(SIZES, seen)
+        assert first.low <= 200 * KIB <= first.high < second.low <= 3 * MIB <= second.high
+    assert half_rises(SIZES, found(Curve(), 1)[0]) == ()

@@ -38,6 +38,21 @@ def test_versions_are_the_published_ones_each_with_fewer_points() -> None:
 # --- the command -------------------------------------------------------------------------------
 
 
+def test_command_has_what_was_asked_for() -> None:
+    words = argv(
+        3, 40, {"queue", "formula"}, first=5, seed=6, spin=7, lock="robust",
+        sizes={"jets": 2, "queue": 8, "merge": 9},
+    )  # fmt: skip
+    assert words[0].endswith("event_loop")
+    assert dict(zip(words[1::2], words[2::2], strict=True)) == {
+        "--threads": "3", "--events": "40", "--points": "formula,queue", "--first": "5",
+        "--seed": "6", "--spin": "7", "--lock": "robust", "--jets": "2", "--queue-work": "8",
+        "--merge-work": "9",
+    }  # fmt: skip
+    assert argv(1, points=())[argv(1).index("--points") + 1] == "none"
+    assert "--events" not in argv(1)
+
+
 def test_wrong_words_get_the_nearest_right_ones() -> None:
     with pytest.raises(UserError, match="point of the event loop 'formla': did you mean 'form"):
         argv(1, points=["formla"])
