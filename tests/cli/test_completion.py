@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -134,35 +133,3 @@ def test_completion_imports_nothing_heavy() -> None:
     for shell, output in zip(shells, outputs[len(cases) :], strict=True):
         assert "_PERFLIB_COMPLETE" in output
         assert ("nospace" in output) == (shell == "bash")
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
-@pytest.mark.parametrize(
-    ("typed", "offered", "blank"),
-    [
-        (["perflib", "run", "kv_per_core", "-p", "eve"], ["events="], False),
-        (["perflib", "run", "kv_per_core", "-p", "job", "=", "py"], ["pythia"], True),
-    ],
-)
-def test_in_a_real_bash(home: Path, typed: list[str], offered: list[str], blank: bool) -> None:
-    program = home / "perflib"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m perflib "$@"\n')
-    program.chmod(0o755)
-    words = " ".join(f"'{word}'" for word in typed)
-    script = (
-        'eval "$(_PERFLIB_COMPLETE=bash_source perflib)"\n'
-        'compopt() { echo compopt "$@"; }\n'  # bash has it within a completion only
-        f"COMP_WORDS=({words}); COMP_CWORD={len(typed) - 1}\n"
-        "_perflib_completion perflib\n"
-        'printf "%s\\n" "${COMPREPLY[@]}"\n'
-    )
-    environment = os.environ | {"PATH": f"{home}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["bash", "--norc", "-c", script],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split("\n")[:-1] == ([] if blank else ["compopt -o nospace"]) + offered
-    assert done.stderr == ""

@@ -24,9 +24,3 @@ def test_it_begins_with_the_start_page(started: list[list[str]], tmp_path: Path)
     assert (tmp_path / "mine" / "home.ipynb").is_file()
     first = "--LabApp.default_url=/lab/tree/home.ipynb"
     assert started[0][-3:] == [str(tmp_path / "mine"), first, "--port=9"]
-
-
-def test_a_page_of_ones_own_wins(started: list[list[str]], tmp_path: Path) -> None:
-    own = "--LabApp.default_url=/lab/tree/farm.ipynb"
-    click.testing.CliRunner().invoke(cli, ["lab", str(tmp_path), own])
-    assert started[0][-2:] == [str(tmp_path), own]

@@ -28,10 +28,6 @@ def test_the_list_has_a_line_an_experiment(capsys: pytest.CaptureFixture[str]) -
         assert " ".join(entry.split()) == wanted
 
 
-def test_quietly_the_names_alone_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert listed(capsys, "-q").split() == list(NAMES)
-
-
 def test_the_list_as_json_keeps_its_keys(capsys: pytest.CaptureFixture[str]) -> None:
     entries = {one["name"]: one for one in json.loads(listed(capsys, "--json"))["experiments"]}
     assert list(entries) == list(NAMES)
@@ -66,10 +62,3 @@ def test_one_experiment_is_shown_whole(name: str, capsys: pytest.CaptureFixture[
     for claim in document["claims"]:
         assert claim["quantity"] in page
         assert set(claim["plain"]) <= {"supported", "refuted", "inconclusive"}
-
-
-def test_a_parameter_is_shown_once_as_the_experiment_has_it() -> None:
-    page = experiment_page(get("machine").documentation())
-    assert page.count("- `budget_s` ") == 1
-    assert "- `budget_s` [s] = `20`: the longest time to measure; precision" in page
-    assert "- `fifo_priority` = `none`: real-time priority" in page

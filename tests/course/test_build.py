@@ -13,7 +13,6 @@ from typing import Any
 import nbformat
 import pytest
 
-from perflib.course import build as module
 from perflib.course.build import CONFIG, Handout, build, handouts, made
 from perflib.course.items import Choice, Prediction
 from perflib.framework.recordings import machine_for
@@ -326,9 +325,3 @@ def test_a_notebook_whose_checks_are_wrong_is_refused(tmp_path: Path) -> None:
         made(without, "nbgrader")
     with pytest.raises(UserError, match="its parameters have no 'recorded'"):
         made(_with(tmp_path, ("recorded = ", "recorder = ")), "student", MACHINE)
-
-
-def test_a_link_with_a_scheme_or_within_the_page_stays() -> None:
-    text = "[a](https://x.org/y.ipynb) [b](#part) [c](other.ipynb#part) ![d](e.png)"
-    linked = module._linked(text, ONE.place.parent, set())
-    assert linked == "[a](https://x.org/y.ipynb) [b](#part) c ![d](e.png)"

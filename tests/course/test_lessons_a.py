@@ -8,14 +8,13 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
 import perflib as pl
 from perflib.course.items import Choice, Measured, Prediction, Relation
 from perflib.course.lesson import declared
-from perflib.course.relations import estimated, missed_lru, near, word
+from perflib.course.relations import estimated, near, word
 from perflib.lab.interface import bound
 from perflib.lab.neighbour import busy_neighbour, cpu_quota
 from perflib.model.errors import UserError
@@ -103,12 +102,6 @@ def test_predictions_are_compared_with_an_interval_or_a_sentence(lesson: str) ->
     assert found
 
 
-def test_a_rarely_busy_sibling_leaves_the_second_knee_open() -> None:
-    (item,) = (one for one in declared("code_segment").items if one.name.endswith("sibling"))
-    assert isinstance(item, Prediction)
-    assert "sibling" in str(item.measured(run("code_segment")))
-
-
 def test_the_prose_of_notebook_05_says_what_the_recorded_run_says() -> None:
     text = (notebooks_dir() / "05_code_segment.ipynb").read_text()
     knee = run("code_segment").findings["knee"]
@@ -181,17 +174,6 @@ def test_kinds_of_huge_pages_are_alike_or_open() -> None:
     assert asked.judge("alike", one).share == 0
 
 
-def test_lookups_are_read_off_the_curve() -> None:
-    asked = relation("memory_levels", "5")
-    curve = run("memory_levels").table("latency").query("order == 'random' and backing == '4k'")
-    sizes = curve["array_bytes"] / 2**20
-    read = tuple(float(np.interp(mib, sizes, curve["latency_ns"])) for mib in (48, 24, 6))
-    assert asked.judge(read, run("memory_levels")).share == 1
-    assert asked.judge((read[0], read[1], 1e4), run("memory_levels")).share == pytest.approx(2 / 3)
-    with pytest.raises(UserError, match="three latencies"):
-        asked.judge(7, run("memory_levels"))
-
-
 def test_levels_that_show_beside_a_busy_sibling_too_are_compared_as_alone() -> None:
     split = {"L1d": 0.75, "L2": 0.5}
     both = bound(run_of(busy(part=split)))
@@ -214,11 +196,6 @@ def test_numbers_and_words() -> None:
     assert word("  A  b ", {"a b": "c"}) == "c"
     assert word("d", {"a b": "c"}) is None
     assert estimated([], "what", "none") == "none"
-
-
-def test_a_ring_misses_always_beyond_the_reach() -> None:
-    assert missed_lru(list(range(64)) * 4) == 0
-    assert missed_lru(list(range(65)) * 4) == 1
 
 
 def test_where_a_recorded_run_is_given_nothing_is_disturbed(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""What is found in one stored run of each experiment stays what it was (``findings.json``).
+"""What is found and shown of one stored run of each experiment stays what it was.
+
+``findings.json`` has what is found, ``shown.json`` what its tables and figures hold.
 
 Verdicts, effects and intervals of most were written before the house was rebuilt; the history of
 that file has each that was wrong and was mended, and each that is called otherwise now.
@@ -12,7 +14,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from perflib import experiments
@@ -22,6 +23,7 @@ from perflib.model.claims import CHANGED, EXPLAINS
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.store.run_files import load
+from tests.experiments.shown import differences, read, shown
 
 RUNS = Path(__file__).parents[1] / "data" / "runs"
 GOLDEN: dict[str, list[dict[str, Any]]] = json.loads((RUNS / "findings.json").read_text())
@@ -72,9 +74,9 @@ def test_every_claim_is_declared_and_every_sentence_is_made(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", experiments.NAMES)
-def test_every_table_is_made(name: str) -> None:
-    for table, make in experiments.get(name).derived(run_of(name)).items():
-        assert isinstance(make(), pd.DataFrame), table
+def test_tables_and_figures_show_what_they_did(name: str) -> None:
+    """``python -m tests.experiments.shown`` renews it."""
+    assert differences(shown(name), read()[name]) == []
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 from perflib.fleet.analysis.comparisons import compare_farm
 from perflib.fleet.analysis.simulated import simulated_farm
-from perflib.stats.discoveries import centre, difference, discoveries, scale, tail_freedom
+from perflib.stats.discoveries import centre, difference, discoveries
 from tests.fleet.farms import ALPHA, NOISES, Healthy, drawn, report, reported, table
 
 HEALTHY = Healthy()
@@ -295,13 +295,3 @@ def test_a_difference_of_centres_is_as_certain_as_it_says(noise: str) -> None:
         found = difference(first, second)
         beyond += abs(found.value / found.error) > 2.06 + 3 / found.freedom
     assert beyond <= at_most(0.06, 400)
-
-
-def test_tails_are_seen() -> None:
-    rng = np.random.default_rng(5)
-    light, heavy = rng.normal(0, 2, 5000), rng.standard_t(2, 5000)
-    assert tail_freedom(light) > 12
-    assert tail_freedom(heavy) < 4
-    assert tail_freedom(light[:10]) == 5
-    assert scale(light) == pytest.approx(2, rel=0.05)
-    assert scale(np.repeat([0.0, 1.0], [80, 20])) > 0.3  # a coarse clock

@@ -346,19 +346,6 @@ def burn(seconds: float) -> None:
         pass
 
 
-def test_an_engine_that_works_meanwhile_is_seen(
-    quick: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answer = job._answer
-
-    def slow(*given: Any) -> dict[str, Any]:
-        burn(0.5)  # this process is the job: the engine's, as everything above the measured one
-        return answer(*given)
-
-    monkeypatch.setattr(job, "_answer", slow)
-    assert perform(quick, only(quick)).facts["engine_cpu_s"] >= 0.4
-
-
 def test_a_neighbour_is_seen(quick: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = job._answer
 

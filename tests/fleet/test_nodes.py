@@ -30,10 +30,6 @@ def test_a_table_keeps_all_that_it_says_of_a_node() -> None:
     assert ",'=1+1" in as_csv(nodes)  # no formula for a spreadsheet
 
 
-def test_a_name_a_line() -> None:
-    assert [node.name for node in parse("# my farm\nn1\n\n n2\r\n", "list")] == ["n1", "n2"]
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -22,20 +22,6 @@ def supported(farm: Healthy, seed: int = 0) -> dict[str, str]:
     return {one.about["name"]: one.reason for one in found if one.verdict == "supported"}
 
 
-def test_the_seed_s_finding_core_8_of_every_server_of_a_model() -> None:
-    farm = compare_farm(*table(replace(SMALL, models=("A", "B"), slow={"core": 0.12}), 1))
-    found = findings(farm)
-    (one,) = [finding for finding in found if finding.verdict == "supported"]
-    assert one.kind == "anomaly"
-    assert (one.of.name, one.about["cpu"], one.about["model"]) == ("position_slower", 8, "A")
-    assert one.plain.startswith("cpu8 of every node of A is slower than the other cores")
-    assert one.low < 12 < one.high
-    assert "at most one in twenty is false" in one.reason
-    assert "Measured on 20 nodes." in one.reason
-    assert one.evidence["q"] < 0.05
-    assert one.plain.rstrip(".") in summary(found)[0]
-
-
 def test_both_threads_of_a_core_are_told_together() -> None:
     levels, nodes = table(SMALL, 0)
     levels.loc[levels["cpu"].isin([3, 11]), "value"] *= 1.05

@@ -46,15 +46,6 @@ def findings(levels: pd.DataFrame) -> dict[str, Finding]:
     return {one.about["what"]: one for one in over_time(levels, "node7", "kv_per_core")}
 
 
-def test_the_series_of_a_machine_and_of_its_cores() -> None:
-    table = series(days_of_levels(1, step=0.2, core=2))
-    assert list(table.columns) == ["start", ALL, "cpu0", "cpu1", "cpu2", "cpu3"]
-    assert table["start"].is_monotonic_increasing
-    after = table.iloc[40:].median(numeric_only=True) - table.iloc[:40].median(numeric_only=True)
-    assert after[ALL] == pytest.approx(0.05, abs=0.02)
-    assert after["cpu2"] == pytest.approx(0.15, abs=0.02)
-
-
 def test_runs_of_other_cores_and_settings_do_not_move_the_series() -> None:
     levels = days_of_levels(2)
     fewer = levels[(levels["run"] < "run042") | (levels["setting"] == "n=64")]
@@ -78,12 +69,6 @@ def test_a_step_of_all_cores_is_dated() -> None:
         "refuted",
         "inconclusive",
     }
-
-
-def test_a_step_of_one_core_is_of_that_core() -> None:
-    found = findings(days_of_levels(4, step=0.08, core=2))
-    assert found["cpu2"].verdict == "supported"
-    assert found["cpu2"].effect == pytest.approx(6, abs=1.5)
 
 
 def test_few_runs_or_days_say_so() -> None:

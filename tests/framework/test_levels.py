@@ -90,22 +90,6 @@ def test_levels_of_each_experiment(name: str) -> None:
         assert doubled["value"].tolist() == pytest.approx((2 * found["value"]).tolist())
 
 
-def test_kv_has_one_level_a_core_that_follows_what_its_events_take() -> None:
-    kv, run = get("kv_per_core"), run_files.load(RUNS / "kv_per_core.parquet")
-    times = [name for name in map(str, run.samples) if name.endswith("time_ns")]
-    slow = run.samples.copy()
-    slow[times] = slow[times].astype(float)
-    slow.loc[slow["cpu"] == 1, times] *= 1.12
-    before, after = kv.levels(run), kv.levels(replace(run, samples=slow))
-    assert before["setting"].tolist() == ["job=kernel first_event=0 events=20 code_kib=256"] * 2
-    assert before["cpu"].tolist() == [0, 1]
-    ratio = (after["value"][1] / after["value"][0]) / (before["value"][1] / before["value"][0])
-    assert ratio == pytest.approx(1.12, abs=0.01)
-    assert before["value"].mean() == pytest.approx(
-        1e3 * kv.derived(run)["seconds_per_event"]()["clean_s"].mean()
-    )
-
-
 def test_levels_distrust_samples_as_an_analysis_does() -> None:
     run = run_files.load(RUNS / "memory_levels.parquet")
     broken = run.samples.assign(latency_ns=-1.0)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from perflib.framework.page_claims import HUGE_PAGES, NOT_BACKED
+from perflib.framework.page_claims import HUGE_PAGES
 from perflib.framework.page_control import PageControl, timed_pairs
-from perflib.model.run import Run
 
 Pairs = list[list[float]]
 
@@ -45,12 +43,6 @@ def test_huge_pages_take_one_entry_or_as_many(of_huge: Pairs, verdict: str, code
     assert control.prevents("thp") is None, "nothing is known of it"
 
 
-def test_a_claim_has_words_for_the_reason() -> None:
-    prevents = PageControl({"4k": worth(1.0, 6.0), "thp": worth(1.0, 6.0)}).prevents("thp")
-    assert prevents is not None
-    assert "not backed by the host" in NOT_BACKED[prevents.code].format(**prevents.numbers)
-
-
 def test_where_pages_cost_nothing_huge_ones_cannot_be_tested() -> None:
     for nothing in (worth(1.0, 1.05), [[1.0, 1.0]] * 9, [[1.0, 0.5]] * 9):
         (found,) = PageControl({"4k": nothing, "thp": nothing}).findings
@@ -66,15 +58,6 @@ def test_huge_pages_alone_or_none_or_once() -> None:
     assert once.verdict == "inconclusive"
     (some,) = PageControl({"4k": worth(1.0, 6.0), "hugetlb": worth(1.0, 1.0, 4)}).findings
     assert some.verdict == "supported"
-
-
-def test_a_run_carries_its_control_and_shows_it_as_a_table() -> None:
-    plan = {"page_reach": {"4k": [[1.0, 6.0]] * 3, "thp": [[1.0, 1.5], [1.0, 1.5], [1.0, 9.0]]}}
-    table = PageControl.of(Run("r", "any", {}, pd.DataFrame(), {"plan": plan})).table()
-    assert table.to_dict("list") == {
-        "backing": ["4k", "thp"], "few_pages_ns": [1.0, 1.0], "many_pages_ns": [6.0, 1.5],
-    }  # fmt: skip
-    assert PageControl.of(Run("r", "any", {}, pd.DataFrame())).table().empty
 
 
 def test_pairs_are_timed_small_pages_first_and_again_and_again() -> None:

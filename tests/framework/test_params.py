@@ -22,7 +22,6 @@ from perflib.framework import params as params_module
 from perflib.framework.params import Params, describe_fields, parameter
 from perflib.machine.hardware.caches import caches
 from perflib.machine.hardware.topology import topology
-from perflib.measure.conditions import Conditions
 from perflib.model.errors import UserError
 from tests.machine import trees
 
@@ -254,28 +253,6 @@ def test_words_for_cores_mean_cpus_of_this_machine() -> None:
     groups = Params.make({"cores": "groups"}).resolved_cores()
     assert groups == [group[0] for group in topology().groups(caches())]
     assert set(groups) <= set(allowed)
-
-
-def test_conditions_of_the_worker_are_made_from_the_parameters() -> None:
-    made = Params.parse(
-        [
-            "environment=A=1,B=",
-            "preload=/lib/a.so, /lib/b.so",
-            "memory_policy=bind",
-            "memory_node=0",
-            "huge_pages=never",
-            "aslr=false",
-        ]
-    )
-    assert made.conditions(3) == Conditions(
-        cpu=3,
-        aslr=False,
-        environment={"A": "1", "B": ""},
-        preload=("/lib/a.so", "/lib/b.so"),
-        memory_policy="bind",
-        memory_node=0,
-        huge_pages="never",
-    )
 
 
 def test_assignment_may_hold_an_equals_sign_and_must_have_one() -> None:

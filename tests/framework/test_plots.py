@@ -5,13 +5,10 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-import pytest
-from matplotlib.figure import Figure
 
 from perflib.experiments.threads import figures
 from perflib.framework import plots
-from perflib.framework.plots import core_style, core_styles, log_ticks, slowdowns, slowest
+from perflib.framework.plots import core_style, core_styles
 from perflib.instruments.threads import use
 from perflib.instruments.threads.formats import STATES
 from perflib.lab import portrait
@@ -27,48 +24,6 @@ def test_cores_of_one_machine_look_unlike() -> None:
     styles = core_styles([8, 1])
     assert styles["palette"] == {8: core_style(8)[0], 1: core_style(1)[0]}
     assert styles["markers"] == {8: core_style(8)[1], 1: core_style(1)[1]}
-
-
-def test_few_cores_are_all_coloured_and_of_many_the_slowest() -> None:
-    assert slowest(pd.Series({0: 1.0, 1: 3.0, 2: 2.0})) == [1, 2, 0]
-    assert slowest(pd.Series(range(64)).astype(float)) == list(range(63, 55, -1))
-
-
-def test_a_core_keeps_its_colour_whoever_is_slow() -> None:
-    cores = range(4)
-    one = pd.DataFrame({"cpu": cores, "bytes": 1024.0, "slowdown_percent": [0.0, 0.0, 0.0, 9.0]})
-    one = one.assign(slowdown_percent_low=-1.0, slowdown_percent_high=10.0)
-    other = one.assign(slowdown_percent=[9.0, 0.0, 0.0, 0.0])
-    above, below = Figure().subplots(2, 1)
-    slowdowns(above, one, "bytes")
-    slowdowns(below, other, "bytes")
-    colours = []
-    for axes, first in ((above, "cpu3"), (below, "cpu0")):
-        bars, labels = axes.get_legend_handles_labels()
-        assert labels[0] == first
-        colours.append({name: bar[0].get_color() for name, bar in zip(labels, bars, strict=True)})
-    assert colours[0] == colours[1]
-    assert colours[0]["cpu3"] == core_style(3)[0]
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [
-        (0.79, 1.35, ["0.8", "0.9", "1", "1.1", "1.2", "1.3"]),
-        (90.0, 600.0, ["100", "150", "200", "300", "500"]),
-        (0.4, 8.0, ["0.5", "1", "2", "5"]),
-        (0.9, 20000.0, ["1", "10", "100", "1000", "10000"]),
-    ],
-)
-def test_a_logarithmic_axis_has_plain_numbers(low: float, high: float, expected: list[str]) -> None:
-    axes = Figure().subplots()
-    axes.plot([low, high], [1, 2])
-    log_ticks(axes.xaxis, low, high)
-    assert axes.get_xlim() == (low, high)
-    assert axes.get_yscale() == "linear"
-    labels = {tick.get_position()[0]: tick.get_text() for tick in axes.get_xticklabels()}
-    assert [text for place, text in labels.items() if low <= place <= high] == expected
-    assert not any(tick.get_text() for tick in axes.get_xticklabels(minor=True))
 
 
 # --- one colour for one thing --------------------------------------------------------------------

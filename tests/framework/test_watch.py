@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from perflib.framework.watch import Watch
@@ -29,13 +28,6 @@ def watched(share_busy: float, trials: int = 60) -> tuple[Watch, np.random.Gener
     for _ in range(trials):
         watch.add(3, records(np.full(TRIAL, rng.random() < share_busy), rng))
     return watch, rng
-
-
-@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
-def test_alone_samples_are_counted(share: float) -> None:
-    watch, rng = watched(share)
-    busy = np.array([True] * 3 + [False] * 5)
-    assert watch.alone(3, records(busy, rng)) == 5
 
 
 def test_nothing_is_told_too_early_or_of_another_core() -> None:

@@ -125,12 +125,6 @@ def test_a_core_that_computes_wrong_is_the_headline_whatever_else_is_found(
     json.dumps(found.to_dict(), allow_nan=False)
 
 
-def test_one_of_two_cores_is_enough_for_the_node() -> None:
-    found = conclude(cases.evidence(symptom=[*cases.healthy(), cases.wrong(0, 1)]))
-    assert found.headline.verdict == "wrong"
-    assert "One of the cores 0,1" in found.headline.plain
-
-
 def test_what_was_wrong_once_is_said_first_and_no_machine_is_healthy_then() -> None:
     found = conclude(cases.evidence(symptom=[*cases.healthy(), cases.wrong_once(1)]))
     assert found.headline.verdict == "undecided"
@@ -281,17 +275,6 @@ def test_steps_that_were_left_out_are_undecided_with_the_command_that_makes_them
 
 
 # --- the ledger ----------------------------------------------------------------------------------
-
-HYPOTHESES = {
-    "instruction cache", "iTLB", "data TLB", "memory distance", "softirq", "interrupts",
-    "frequency", "sibling", "other tasks", "hypervisor", "quota", "page cache placement",
-    "aliasing", "a function of the job", "unexplained",
-}  # fmt: skip
-
-
-def test_the_ledger_has_every_hypothesis_and_what_is_left() -> None:
-    found = conclude(cases.evidence(symptom=cases.healthy()))
-    assert {one.hypothesis for one in found.ledger} == HYPOTHESES
 
 
 def test_a_slow_cores_time_is_shared_out() -> None:

@@ -39,17 +39,6 @@ def test_every_sign_of_a_rule_is_known_and_every_sign_is_used() -> None:
     assert {rule.when for rule in RULES} | set(LOOKING) == set(SIGNS)
 
 
-def test_a_name_stands_for_one_experiment() -> None:
-    for rule in RULES:
-        same = {other.experiment for other in RULES if other.name == rule.name}
-        assert len(same) == 1, rule.name
-
-
-def test_symptoms_come_before_causes_and_those_before_the_map() -> None:
-    parts = [rule.part for rule in RULES]
-    assert parts == sorted(parts, key=["symptom", "cause", "map"].index)
-
-
 # --- branches ------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,6 @@ import pytest
 from numpy.typing import NDArray
 
 from perflib import kernels
-from perflib.framework.brackets import core_mhz
 from perflib.kernels import Kernel
 from perflib.machine.libraries.blas import blas_libraries
 from tests.kernels.brackets import check_brackets
@@ -23,7 +22,6 @@ from tests.reference import alias_offsets as reference
 CONVOLUTION, COPY, MEMCPY = 0, 1, 2
 VARIANTS = ["O0", "O0-restrict", "O2", "O2-restrict", "O3", "O3-restrict"]
 OFFSETS = [0, 4, 2048, 4092, 4096, 65536]
-LIBRARIES = Path(__file__).parents[1] / "kernels_c"
 
 
 def sweep(
@@ -93,18 +91,6 @@ def test_wrong_arguments_are_refused(words: tuple[Any, ...], error: int) -> None
     assert kernel.lib.offsets_sweep(*words, out) == (1 << 16) + error
 
 
-def test_restrict_changes_optimised_code_alone() -> None:
-    def text(variant: str) -> bytes:
-        library = kernels.build("alias_offsets", variant=variant).library
-        return subprocess.run(
-            ["objcopy", "-O", "binary", "-j", ".text", library, "/dev/stdout"],
-            capture_output=True, check=True,
-        ).stdout  # fmt: skip
-
-    assert text("O0") == text("O0-restrict")
-    assert text("O3") != text("O3-restrict")
-
-
 @pytest.mark.arm64
 def test_as_a_program_it_prints_addresses_and_checksum() -> None:
     program = kernels.build("alias_offsets", variant="O2", executable=True).library
@@ -168,17 +154,3 @@ def test_nothing_opened_is_told(tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
     ).stdout
     assert int(said) == (3 << 16) + errno.ENXIO
-
-
-def test_threads_of_a_library_are_seen(tmp_path: Path) -> None:
-    library = tmp_path / "libblas-threaded.so"
-    compile_ = ["gcc", "-O1", "-shared", "-fPIC", str(LIBRARIES / "threaded_blas.c"), "-lpthread"]
-    subprocess.run([*compile_, "-o", str(library)], check=True)
-    kernel = kernels.load("alias_blas")
-    assert opened(kernel, str(library), "cblas_dgemv", "") == (0, "")
-    (sample,) = sweep(kernel, (1, 400), [0], calls=20)
-    assert sample["checksum"] == reference.dgemv_checksum(400)
-    assert sample["others_ns"] > 1_000_000  # 20 times 160 000 products: of any processor
-    (alone,) = sweep(kernels.load("alias_offsets"), (CONVOLUTION, 400_000), [0], calls=5)
-    assert alone["others_ns"] < alone["timed"]["time_ns"] / 10
-    assert core_mhz(sample["timed"]) > 0

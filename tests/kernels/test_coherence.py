@@ -76,21 +76,6 @@ def plan(kernel: Kernel, layout: int, lines: int, seed: int, sample: int) -> lis
     return list(at)
 
 
-def test_names_and_samples_are_the_interface(kernel: Kernel) -> None:
-    lib = kernel.lib
-    assert [getattr(lib, f"COHERENCE_{name}") for name in STATES] == list(range(len(STATES)))
-    assert len(STATES) == lib.COHERENCE_STATES
-    assert [getattr(lib, f"COHERENCE_{name}") for name in PROTOCOLS] == [0, 1, 2]
-    assert len(PROTOCOLS) == lib.COHERENCE_PROTOCOLS
-    assert (lib.COHERENCE_LOAD, lib.COHERENCE_EXCHANGE, lib.COHERENCE_ACCESSES) == (0, 1, 2)
-    stages = [getattr(lib, f"COHERENCE_{name}") for name in ("ARGUMENT", "CPU", "THIRD", "LATE")]
-    assert stages == [ARGUMENT, CPU, THIRD, LATE]
-    fields = kernel.ffi.typeof("coherence_sample").fields
-    expected = {name: offset for name, (_, offset, *_) in (SAMPLE.fields or {}).items()}
-    assert {name: field.offset for name, field in fields} == expected
-    assert kernel.ffi.sizeof("coherence_sample") == SAMPLE.itemsize
-
-
 # --- where the lines lie -------------------------------------------------------------------------
 
 

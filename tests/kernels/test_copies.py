@@ -63,26 +63,6 @@ def test_every_copy_computes_the_same_from_state_of_its_own() -> None:
         assert got == [expected(which, 3.0) for which in (1, 0, 2, 3, 4, 5, 6)]
 
 
-@pytest.mark.arm64
-def test_copies_are_different_code_between_begin_and_end() -> None:
-    few, many = kernels.load("copied", copies=COPIES).lib, kernels.load("copied", copies=50).lib
-    addresses = [few.copied_address(copy) for copy in range(COPIES)]
-    assert len(set(addresses)) == COPIES
-    assert addresses == sorted(addresses)
-    assert 0 < addresses[-1] - addresses[0] < few.copied_bytes()
-    each = (many.copied_bytes() - few.copied_bytes()) / (50 - COPIES)
-    assert each == pytest.approx(few.copied_bytes() / COPIES, rel=0.1)
-
-
-def test_one_copy_is_the_default_and_the_number_is_in_the_provenance() -> None:
-    single = kernels.build("copied")
-    assert single == kernels.build("copied", copies=1)
-    assert single.provenance["copies"] == 1
-    several = kernels.build("copied", copies=COPIES)
-    assert several.provenance["copies"] == COPIES
-    assert several.library != single.library
-
-
 def test_changed_part_is_compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("copied.c", "copied_part.inc"):
         (tmp_path / name).write_text((HERE / name).read_text())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
 import subprocess
 import time
@@ -73,13 +71,6 @@ def test_events_are_those_of_the_reference(
     kernel: Kernel, seed: int, number: int, sizes: Sizes
 ) -> None:
     assert alone(kernel, seed, number, sizes) == reference.process(seed, number, sizes)
-
-
-def test_merging_depends_on_the_order(kernel: Kernel) -> None:
-    records = [3, 1, 2]
-    given = kernel.ffi.new("uint64_t[3]", records)
-    assert kernel.lib.event_merge(given, 3, MERGE) == reference.merge(records, MERGE)
-    assert reference.merge(records, MERGE) != reference.merge([1, 2, 3], MERGE)
 
 
 # --- threads, points and locks change no result --------------------------------------------------
@@ -213,26 +204,6 @@ def test_wrong_options_are_one_sentence(options: list[str], said: str) -> None:
     program = kernels.build("event_loop", executable=True).library
     done = subprocess.run([program, *options], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"event_loop: {said}\n")
-
-
-def test_locks_and_functions_have_symbols() -> None:
-    """A profiler names them by these."""
-    nm = shutil.which("nm")
-    if nm is None:
-        pytest.skip("no nm: apt-get install binutils")
-    [program, *_] = argv(1)
-    listed = subprocess.run([nm, program], capture_output=True, text=True, check=True).stdout
-    symbols = {line.split()[-1]: line.split()[0] for line in listed.splitlines()}
-    page = os.sysconf("SC_PAGE_SIZE")
-    for lock in run(1).locks:
-        assert lock.address % page == int(symbols[lock.name], 16) % page
-    functions = {
-        "simulate", "correct_jets", "formula_construct", "select_jets", "interface_call",
-        "evaluate_items", "task_queue_push", "task_queue_run", "item_evaluate", "output_write",
-        "checksum_class", "take_lock", "wait_for_lock", "wait_for_task", "spin_for_lock",
-        "spin_for_task", "prepare", "merge",
-    }  # fmt: skip
-    assert functions <= set(symbols)
 
 
 @pytest.mark.parametrize(("points", "spin"), [("none", 0), (",".join(POINTS), 50)])

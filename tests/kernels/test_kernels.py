@@ -16,7 +16,6 @@ import pytest
 from perflib import kernels
 from perflib.model.errors import MeasurementError, UserError
 from perflib.store import paths
-from perflib.store.paths import kernels_dir  # as it is: tests replace the module's
 
 HERE = Path(__file__).parents[1] / "kernels_c"
 
@@ -148,36 +147,6 @@ def test_executable_is_a_program_of_its_own_and_has_variants() -> None:
     done = subprocess.run([slow.library], capture_output=True, text=True, check=False)
     assert done.stdout == "level 0 of nothing\n"
     assert kernels.build("declared").library != program.library
-
-
-def test_provenance_says_how_it_was_made() -> None:
-    built = kernels.build("declared", variant="slow")
-    path, version = kernels.compiler()
-    assert built.provenance == {
-        "kernel": "declared",
-        "variant": "slow",
-        "copies": None,
-        "define": {},
-        "source_sha256": built.provenance["source_sha256"],
-        "compiler": path,
-        "compiler_version": version,
-        "flags": ["-std=gnu11", "-Wall", "-Wextra", "-O0", "-DLEVEL=0"],
-        "link": ["-lm"],
-        "bundle": None,
-    }
-    assert len(built.provenance["source_sha256"]) == 64
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
-    assert version in said.splitlines()
-
-
-def test_kernels_inside_an_installed_package_come_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(paths, "_PACKAGE", tmp_path / "site" / "perflib")
-    assert kernels_dir() == tmp_path / "site" / "kernels_c"
-    inside = tmp_path / "site" / "perflib" / "_data" / "kernels_c"
-    inside.mkdir(parents=True)
-    assert kernels_dir() == inside
 
 
 def sized(folder: Path, declared: str = "SIZE = 3") -> None:
@@ -480,25 +449,3 @@ def test_pieces_are_linked_in_their_order_in_their_variant_alone() -> None:
     assert numbers(None) == []
     built = kernels.build("large", variant="large").library.parent
     assert not list(built.glob("*.o"))
-
-
-@pytest.mark.usefixtures("large")
-def test_pieces_have_their_own_flags_and_their_number(recorded: Callable[..., Recorder]) -> None:
-    log = recorded()
-    kernels.build("large", variant="large")
-    pieces = [call for call in log.calls() if "-c" in call]
-    assert sorted(word for call in pieces for word in call if word.startswith("-DPIECE=")) == [
-        f"-DPIECE={number}" for number in range(5)
-    ]
-    for call in pieces:
-        assert {"-O0", "-fPIC"} < set(call)
-        assert "-O1" not in call
-
-
-def test_a_changed_piece_or_its_header_is_compiled_anew(large: Path) -> None:
-    before = kernels.build("large", variant="large").library
-    large.joinpath("common", "times.h").write_text("#define TIMES 7\n")
-    after = kernels.build("large", variant="large").library
-    large.joinpath("large_piece.inc").write_text(PIECE.replace("TIMES", "3"))
-    last = kernels.build("large", variant="large").library
-    assert len({before, after, last}) == 3

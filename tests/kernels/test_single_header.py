@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,7 +15,6 @@ from perflib.kernels.single_header import single_header
 from perflib.store import paths
 from perflib.store.run_files import read_table
 
-TOP = Path(__file__).parents[2]
 COMMON = paths.kernels_dir() / "common"
 WARNINGS = ["-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-O2"]
 PROGRAM = r"""
@@ -101,10 +99,3 @@ def test_it_is_made_of_our_headers() -> None:
         kept = [line for line in lines if not line.startswith('#include "')]
         assert all(line in made for line in kept), name
         assert made.count(f"#define {name.upper().replace('.', '_')}\n") == 1
-
-
-def test_it_has_the_licence() -> None:
-    head = re.match(r"(?://.*\n)+", single_header())
-    assert head is not None
-    licence = "".join(line[2:].removeprefix(" ") for line in head[0].splitlines(keepends=True))
-    assert licence.startswith((TOP / "LICENSE").read_text())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from perflib.lab.flamegraph import INK, FlameGraph, flame_figure, flame_graph
 from perflib.lab.theme import png
 from perflib.model.errors import UserError
-from tests.instruments.profile.tables import sample, samples_of, table
+from tests.instruments.profile.tables import samples_of, table
 
 STACKS = {"main;f;g": 5, "main;h": 3, "main": 2}
 
@@ -64,14 +64,6 @@ def test_frames_lie_within_their_callers_and_do_not_overlap(
             assert start + total <= frames[above][0] + frames[above][1]
             ends[above] = start + total
             assert total >= minimum_percent / 100 * sum(stacks.values())
-
-
-def test_objects_and_periods_are_shown() -> None:
-    made = table([sample("m;f", object="/lib/x", period=7), sample("m", period=3)])
-    data = flame_graph(made, weight="period").data
-    assert drawn(data)["all;m;f"] == (0, 7, 7)
-    assert dict(zip(data["names"], data["objects"], strict=True))["f"] == "/lib/x"
-    assert data["weight"] == "period"
 
 
 # --- colours -------------------------------------------------------------------------------------
@@ -152,19 +144,6 @@ def test_the_widget_carries_its_code_and_uses_no_network() -> None:
 
 
 # --- the figure ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("orientation", ["flame", "icicle"])
-def test_the_figure_has_a_rectangle_and_a_name_for_each_frame(orientation: Any) -> None:
-    figure = flame_figure(samples_of(STACKS), orientation=orientation, title="A job")
-    (axes,) = figure.axes
-    assert axes.get_title(loc="left") == "A job"
-    assert {text.get_text() for text in axes.texts} == {"all", "main", "f", "g", "h"}
-    boxes = [patch.get_path().get_extents(patch.get_patch_transform()) for patch in axes.patches]
-    spans = sorted((box.x0, box.y0, box.width, box.height) for box in boxes)
-    assert spans == [(0, 0, 10, 1), (0, 1, 10, 1), (0, 2, 5, 1), (0, 3, 5, 1), (5, 2, 3, 1)]
-    assert axes.yaxis_inverted() == (orientation == "icicle")
-    assert png(figure).startswith(b"\x89PNG")
 
 
 def test_the_figure_shortens_names_shows_signs_as_they_are_and_the_scale_of_changes() -> None:

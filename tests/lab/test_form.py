@@ -46,13 +46,6 @@ def test_every_parameter_has_a_field_that_says_its_default() -> None:
         assert not shown.run_button.disabled
 
 
-def test_a_preset_fills_the_fields() -> None:
-    shown = Form("machine")
-    shown.preset.value = "full"
-    experiment = experiments.get("machine")
-    assert experiment.params(shown.fields.given()) == experiment.params({}, "full")
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [("budget_s", "-1"), ("budget_s", "soon"), ("cores", "99999"), ("seed", ""), ("cores", "x-")],
@@ -79,13 +72,6 @@ def test_none_can_be_typed_where_it_is_allowed() -> None:
     type_in(shown, fifo_priority=" None ")
     assert shown.fields.given().get("fifo_priority") is None
     assert shown.message == ""
-
-
-def test_choices_are_a_list_and_switches_a_box() -> None:
-    fields = Form("kv_per_core").fields
-    assert fields.widgets["job"].options == ("kernel", "program", "pythia", "command")
-    fields.widgets["aslr"].value = False
-    assert fields.given()["aslr"] is False
 
 
 def test_run_measures_draws_and_keeps(tmp_path: Path) -> None:

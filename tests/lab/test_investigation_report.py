@@ -161,16 +161,6 @@ def test_a_cause_is_named_with_its_mark_and_what_to_do(tmp_path: Path) -> None:
     assert f"To do: {conclusion.findings[0].do}" in text
 
 
-@pytest.mark.usefixtures("quick")
-def test_seven_findings_at_most_stand_on_the_first_screen(whole: Any, tmp_path: Path) -> None:
-    _, known, conclusion = whole
-    many = dataclasses.replace(conclusion, findings=list(conclusion.findings) * 7)
-    assert len(many.findings) > 7
-    write_investigation(known, many, tmp_path / "report.html")
-    text = (tmp_path / "report.html").read_text()
-    assert len(re.findall('<span class="mark ', text)) == 7
-
-
 def test_each_step_is_folded_once_and_says_why_and_how(whole: Any) -> None:
     text = text_of(whole)
     parts = re.findall(r"<details>\n<summary><h3>.*?</details>", text, re.DOTALL)

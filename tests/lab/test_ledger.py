@@ -10,7 +10,6 @@ from perflib.model.hypotheses import unseen
 from perflib.model.run import Run
 from perflib.stats.decide import Decision, Reason
 from perflib.stats.interval import Interval
-from tests.model.made import slower
 
 WHAT = "the extra time of core 8 with large code"
 HIDDEN = unseen("frequency", WHAT, "No <cycle> counter here.")
@@ -20,14 +19,6 @@ MISSES = EXPLAINS.found(
     about={"cause": "iTLB misses", "explains": WHAT},
     threshold=50.0,
 )
-
-
-def test_findings_alone_have_no_column_of_runs() -> None:
-    shown = ledger([MISSES, slower(1, "refuted", 0.0), HIDDEN])
-    assert shown.columns == ["hypothesis", "verdict", "share", "which extra time", "because"]
-    first, second = shown.rows
-    assert first == ["frequency", "◐ inconclusive", "–", WHAT, "No <cycle> counter here."]
-    assert second == ["iTLB misses", "● supported", "90.0 % [88.0, 92.0]", WHAT, "Because."]
 
 
 def test_verdicts_have_a_colour_a_sign_and_a_word() -> None:

@@ -152,14 +152,6 @@ def test_cores_lie_with_those_whose_caches_they_share(tmp_path: Path) -> None:
     assert facts.counted == "64 cores, 2 packages, 2 nodes, 2 threads a core"
 
 
-def test_where_a_cores_time_went_adds_up() -> None:
-    symptom = [share("taken", 0, 10.0), share("stolen", 0, 10.0), share("shared", 0, 60.0)]
-    machine = load(RUNS / "kv_per_core.parquet").provenance["machine"]
-    shares = facts_of(evidence(fit={"machine": machine}, symptom=symptom)).cores[0].shares
-    # 80 of 100 ran, which without the sibling would have been 80 / 1.6.
-    assert shares == pytest.approx({"own": 50, "sibling": 30, "tasks": 10, "hypervisor": 10})
-
-
 def test_the_slow_core_is_marked_and_described() -> None:
     machine = load(RUNS / "kv_per_core.parquet").provenance["machine"]
     known = evidence(fit={"machine": machine}, symptom=slow_core(1, 12.0))
@@ -189,18 +181,6 @@ def with_run(step: str) -> Evidence:
     run = load(RUNS / f"{EXPERIMENT[step]}.parquet")
     known.add(dataclasses.replace(step_of(step), run=run))
     return known
-
-
-@pytest.mark.parametrize("step", ["levels", "memory"])
-def test_measured_levels_stand_beside_claimed_ones(step: str) -> None:
-    levels = {level.name: level for level in facts_of(with_run(step)).levels}
-    first = next(level for name, level in levels.items() if name.startswith("L1d 48 KiB"))
-    assert first.claimed_bytes == 48 * 1024
-    assert first.found == pytest.approx((2048, 41280))
-    assert first.text == "1.22 ns [1.15, 1.29], 5 cycles"
-    assert levels["a level no cache claims"].claimed_bytes is None
-    assert next(level for name, level in levels.items() if "L1i" in name).text == ""
-    assert levels[next(name for name in levels if name.startswith("memory"))].text == "not known"
 
 
 def test_measured_distances_replace_the_firmwares(monkeypatch: pytest.MonkeyPatch) -> None:

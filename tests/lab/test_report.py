@@ -12,7 +12,6 @@ from perflib import experiments
 from perflib.lab import report as module
 from perflib.lab.report import template, write_report
 from perflib.lab.theme import figures as figures_of
-from perflib.model.hypotheses import unseen
 from perflib.model.run import Run
 from perflib.store.run_files import load
 from tests.model.made import slower
@@ -97,27 +96,6 @@ def test_the_doctor_is_silent_about_another_machine(kv: list[Run], tmp_path: Pat
     text = (tmp_path / "report.html").read_text()
     assert "elsewhere: what slows it down" in text
     assert "another machine than this report" in text
-
-
-@pytest.mark.usefixtures("_no_figures")
-def test_hypotheses_have_a_section_where_there_are_some(
-    kv: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "report.html"
-    some = unseen("frequency", "the extra time of core 8", "Nothing here <counts> cycles.")
-    write_report(kv, path)
-    assert "<h2>Hypotheses</h2>" not in path.read_text()
-    experiment = experiments.get("kv_per_core")
-    found = experiment.analyse(kv[0])
-    monkeypatch.setattr(experiment, "analyse", lambda _: [*found, some])
-    told = write_report(kv, path)
-    text = path.read_text()
-    Page(text)
-    section = text.partition("<h2>Hypotheses</h2>")[2]
-    assert '<td class="inconclusive">◐ inconclusive</td>' in section
-    assert "Nothing here &lt;counts&gt; cycles." in section
-    assert kv[0].id in section
-    assert "The extra time of core 8 may or may not come from frequency" in told
 
 
 def test_a_page_may_use_its_own_style_and_nothing_else() -> None:

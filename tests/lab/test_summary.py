@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
 from perflib.lab.summary import statements, summary
-from perflib.lab.tables import table, verdicts
+from perflib.lab.tables import verdicts
 from perflib.model.claims import EXPLAINS
 from perflib.model.finding import Finding
 from perflib.stats.decide import Decision, Verdict
@@ -112,11 +110,3 @@ def test_verdicts_as_html_and_as_text() -> None:
     lines = repr(shown).splitlines()
     assert len(lines) == 3
     assert lines[2].startswith("cpu1     It is not decided")
-
-
-@pytest.mark.parametrize("rows", [[], [{"a": 1.5, "b": None}, {"a": math.nan, "b": "<x>"}]])
-def test_any_records_make_a_table(rows: list[dict[str, object]]) -> None:
-    shown = table(rows)
-    assert shown.html().count("<tr>") == len(rows) + 1
-    assert "nan" not in repr(shown).lower()
-    assert "<x>" not in shown.html()

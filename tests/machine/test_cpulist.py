@@ -9,21 +9,6 @@ from perflib.model.errors import UserError
 
 
 @pytest.mark.parametrize(
-    ("words", "cpus"),
-    [
-        ("", []),
-        ("\n", []),
-        ("0", [0]),
-        ("0-3,8", [0, 1, 2, 3, 8]),
-        ("8, 0-1 ,1", [0, 1, 8]),
-        ("5-5", [5]),
-    ],
-)
-def test_lists_are_read(words: str, cpus: list[int]) -> None:
-    assert parse_cpus(words) == cpus
-
-
-@pytest.mark.parametrize(
     ("words", "named"),
     [
         ("0-", "'0-'"),
@@ -42,8 +27,3 @@ def test_what_is_no_list_is_refused_by_name(words: str, named: str) -> None:
 @given(st.sets(st.integers(0, 300)))
 def test_writing_and_reading_return_the_same(cpus: set[int]) -> None:
     assert parse_cpus(format_cpus(cpus)) == sorted(cpus)
-
-
-def test_runs_are_joined() -> None:
-    assert format_cpus([47, 0, 1, 2, 24, 25]) == "0-2,24-25,47"
-    assert format_cpus([]) == ""

@@ -32,11 +32,6 @@ def test_a_machine_id_is_never_recorded_as_it_is(tmp_path: Path) -> None:
     assert found["machine_id"] in recorded
 
 
-def test_this_machine_is_itself() -> None:
-    check_same_machine(describe(), describe(), "it")
-    assert identity() == identity()
-
-
 @pytest.mark.parametrize("content", ["", "uninitialized", "0123", "x" * 32])
 def test_a_machine_id_that_is_not_set_is_none(tmp_path: Path, content: str) -> None:
     assert identity(tmp_path) == {"machine_id": None, "boot_id": None}

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perflib.machine.processes import family, is_gone, may_count_kernel
-from tests.machine import trees
+from perflib.machine.processes import family, is_gone
 
 PARENT = """
 import subprocess, sys
@@ -50,15 +49,3 @@ def test_a_zombie_is_gone(parent: subprocess.Popen[str]) -> None:
 
 def test_a_process_that_never_was_is_gone(tmp_path: Path) -> None:
     assert is_gone(1, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("capabilities", "may"),
-    [("0000000000000000", False), ("0000004000000000", True), ("0000000000200000", True)],
-)
-def test_capabilities_that_let_a_process_count(
-    tmp_path: Path, capabilities: str, may: bool
-) -> None:
-    trees.write(tmp_path, {"proc/self/status": f"Name:\tx\nCapEff:\t{capabilities}\n"})
-    assert may_count_kernel(tmp_path) is may
-    assert not may_count_kernel(tmp_path / "absent")

@@ -47,19 +47,6 @@ def test_an_array_is_laid_on_a_core_and_loaded_from_another(arrays: Arrays) -> N
     assert (follows == samples["sample"]["probe_after_ns"][:-1]).all()
 
 
-def test_a_run_goes_on_where_the_last_one_ended(arrays: Arrays) -> None:
-    """A lap in pieces reaches each line once, and ends where it began."""
-    arrays.place("a", order="random", bytes_=16 * KIB)
-    lines = 16 * KIB // memory_arrays.LINE_BYTES
-    reached = []
-    for _ in range(lines):
-        samples, _why = arrays.run("a", CPUS[0], 0, 1, 1)
-        reached.append(int(samples["reached_bytes"][0]))
-    assert sorted(reached) == [64 * line for line in range(lines)]
-    whole, _ = arrays.run("a", CPUS[0], 0, lines, 1)
-    assert int(whole["reached_bytes"][0]) == reached[-1]
-
-
 def test_several_arrays_are_there_at_once(arrays: Arrays) -> None:
     for seed in (1, 2):
         assert arrays.place(seed, order="random", bytes_=8 * KIB, seed=seed) == ""

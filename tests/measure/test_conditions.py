@@ -120,14 +120,6 @@ def test_environment_that_is_larger_names_the_sizes_that_can_be_had() -> None:
 # --- applied and read back ---------------------------------------------------------------------
 
 
-def test_affinity() -> None:
-    cpu = max(os.sched_getaffinity(0))
-    requested = Conditions(cpu=cpu)
-    seen = got(requested)
-    assert seen["cpus"] == [cpu]
-    assert violated(requested, seen) == []
-
-
 def test_fifo_priority_is_in_force_or_said_to_be_missing() -> None:
     requested = Conditions(fifo_priority=2)
     seen = got(requested)
@@ -176,14 +168,6 @@ def test_environment_size_is_exact(
         seen = observe(pid, requested.environment)
     assert seen["environment"] == {"PERFLIB_MORE": "a=b"}
     assert violated(requested, seen) == []
-
-
-def test_preload_is_mapped() -> None:
-    library = loaded_library()
-    requested = Conditions(preload=(library,))
-    with started(requested) as pid:
-        assert f"LD_PRELOAD={library}\0" in Path(f"/proc/{pid}/environ").read_text()
-        assert violated(requested, observe(pid)) == []
 
 
 def test_preload_of_something_that_is_no_library_is_unmet(tmp_path: Path) -> None:

@@ -61,17 +61,6 @@ def test_no_width_is_shown_before_there_is_one(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err == "x: round 5, 29 s left at most\n"
 
 
-@pytest.mark.parametrize(
-    ("width", "shown"), [(float("inf"), False), (float("nan"), False), (0.0, True)]
-)
-def test_a_width_is_shown_if_it_is_known(
-    capsys: pytest.CaptureFixture[str], width: float, shown: bool
-) -> None:
-    with Reporter("x") as report:
-        report(status(0.0, 0.0, width))
-    assert ("±" in capsys.readouterr().err) == shown
-
-
 def test_bar_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)

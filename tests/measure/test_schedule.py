@@ -76,15 +76,6 @@ def take(
 # --- the order ---------------------------------------------------------------------------------
 
 
-@given(seed=st.integers(0, 2**53), round_=st.integers(0, 10**6), arms=st.integers(0, 200))
-def test_an_order_has_every_arm_once_and_is_always_the_same(
-    seed: int, round_: int, arms: int
-) -> None:
-    order = round_order(seed, round_, arms)
-    assert sorted(order) == list(range(arms))
-    assert order == round_order(seed, round_, arms)
-
-
 def test_order_of_old_runs_must_not_change() -> None:
     """A run that was begun with an older version goes on with this one."""
     assert [round_order(1, n, 5) for n in range(3)] == [

@@ -95,15 +95,6 @@ def test_arrays_go_in_and_come_out(worker: Worker) -> None:
     np.testing.assert_array_equal(second, np.arange(1000) / 2)
 
 
-def test_calls_are_begun_in_several_workers_before_one_is_waited_for(faulty: Build) -> None:
-    with Worker(faulty, Conditions()) as first, Worker(faulty, Conditions()) as second:
-        first.begin("faulty_sleep", 0.05)
-        second.begin("faulty_add", 1, 2)
-        assert second.end(timeout_s=MANY_S) == (3, [])
-        first.end(timeout_s=MANY_S)
-        assert result(first, "faulty_add", 3, 4) == 7
-
-
 def test_calls_of_one_worker_are_answered_in_the_order_in_which_they_were_begun(
     worker: Worker,
 ) -> None:

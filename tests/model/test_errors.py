@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from perflib.model.errors import MeasurementError, PerflibError, UserError, choose
 
@@ -37,10 +35,3 @@ def test_many_choices_are_counted() -> None:
     said = choose("function", "f17x", [f"f{number}" for number in range(500)])
     assert said.startswith("unknown function 'f17x': did you mean 'f17")
     assert said.endswith("(500 are known)")
-
-
-@given(word=st.text(), choices=st.lists(st.text(min_size=1), max_size=5))
-def test_every_choice_is_named_whatever_was_asked(word: str, choices: list[str]) -> None:
-    said = choose("name", word, choices)
-    assert repr(word) in said
-    assert all(choice in said for choice in choices)

@@ -149,12 +149,6 @@ def test_a_block_counts_when_both_numbers_are_there() -> None:
     assert holed == whole
 
 
-def test_what_does_not_scatter_is_exact() -> None:
-    finding = judged([10.0] * 8, [8.0] * 8)
-    assert finding.verdict == "supported"
-    assert (finding.effect, finding.low, finding.high) == (80, 80, 80)
-
-
 def test_what_cannot_be_seen_is_inconclusive() -> None:
     finding = unseen("frequency", WHAT, "there is no cycle counter here")
     assert (finding.verdict, finding.reason) == ("inconclusive", "There is no cycle counter here.")
@@ -254,33 +248,6 @@ def run(name: str, day: int, host: str = "vm", fingerprint: str = "f00d") -> Run
 
 OTHER = slower(1, "supported", 3.0, 1.0)
 MISSES = judged(EXTRA, 0.9 * EXTRA + NOISE)
-HIDDEN = unseen("frequency", WHAT, "There is no cycle counter here.")
-
-
-def test_the_ledger_is_one_row_a_hypothesis() -> None:
-    table = ledger([(run("code_segment", 3), [OTHER, MISSES, HIDDEN])])
-    assert table.to_dict("records") == [
-        {
-            "hypothesis": "frequency",
-            "verdict": "inconclusive",
-            "share": "–",
-            "explains": WHAT,
-            "because": "There is no cycle counter here.",
-            "experiment": "code_segment",
-            "run": "code_segment-20261103-074507-1a2b",
-            "measured": "2026-11-03",
-        },
-        {
-            "hypothesis": "iTLB misses",
-            "verdict": "supported",
-            "share": "90.0 % [88.7, 91.3]",
-            "explains": WHAT,
-            "because": MISSES.reason,
-            "experiment": "code_segment",
-            "run": "code_segment-20261103-074507-1a2b",
-            "measured": "2026-11-03",
-        },
-    ]
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -320,15 +287,3 @@ def test_nothing_is_an_empty_ledger() -> None:
 def test_a_table_that_a_user_brought_has_no_provenance() -> None:
     table = ledger([(Run("mine", "code_segment", {}, pd.DataFrame()), [MISSES])])
     assert list(table["measured"]) == [""]
-
-
-def test_lines_fit_the_terminal() -> None:
-    table = ledger([(run("code_segment", 3), [MISSES, HIDDEN])])
-    for width in (60, 67, 80, 200):
-        lines = list(ledger_lines(table, width))
-        assert any("90.0 % [88.7, 91.3]" in line for line in lines)
-        assert max(map(len, lines)) <= width
-        told = " ".join(" ".join(lines).split())
-        assert f"supported iTLB misses as the cause of {WHAT}: 90.0 % [88.7, 91.3]" in told
-        assert f"inconclusive frequency as the cause of {WHAT} There is" in told
-        assert "run code_segment-20261103-074507-1a2b, measured 2026-11-03" in told

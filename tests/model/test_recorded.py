@@ -14,16 +14,11 @@ import pytest
 
 from perflib.experiments import get
 from perflib.model import recorded
-from perflib.model.recorded import RECORDED, is_fixed, row_of, unlisted, without_user
+from perflib.model.recorded import is_fixed, row_of, unlisted, without_user
 from perflib.store import run_files
 
 HOMES = "/home"
 RUNS = Path(__file__).parents[1] / "data" / "runs"
-
-
-def test_no_place_is_listed_twice() -> None:
-    places = [place for row in RECORDED for place in row.places()]
-    assert len(places) == len(set(places))
 
 
 def test_what_is_new_is_missed() -> None:

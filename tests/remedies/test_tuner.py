@@ -89,13 +89,6 @@ def test_null_a_function_that_does_not_depend_on_the_offset(
     assert misses <= 5  # two
 
 
-def test_where_0_is_the_best_no_other_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, _ = tuned(monkeypatch, {0: -0.3, 64: -0.1}, offsets=[64, 1024, 2048])
-    assert (found.candidate_bytes, found.offset_bytes) == (64, 0)
-    assert found.verdict == "refuted"
-    assert found.gain.high < -20
-
-
 def test_arrays_are_placed_at_the_offset(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = tuned(monkeypatch, {1024: -0.2})
     grid = np.asfortranarray(np.arange(12.0).reshape(3, 4))

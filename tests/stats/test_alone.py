@@ -113,15 +113,6 @@ def test_what_is_called_alone_was_and_what_was_is_found(
         assert found[alone].mean() > 0.95, seed
 
 
-@with_and_without_chains
-def test_a_wide_spike_is_found_too(chains: bool) -> None:
-    for seed in SEEDS:
-        probes, alone, _ = simulated(Core(0.5, width=0.008, chains=chains), seed)
-        found = np.isin(states(probes, calibrate({0: probes})[0]), ALONE)
-        assert alone[found].mean() > 0.99
-        assert found[alone].mean() > 0.8
-
-
 # --- no false confidence --------------------------------------------------------------------------
 
 
@@ -159,21 +150,6 @@ def test_an_even_sibling_that_always_works_on_all_cores_is_not_taken_for_none(
     core = Core(1.0, "even", slow=slow, interrupts=interrupts, chains=chains)
     for seed in SEEDS:
         assert {one.status for one in told([core] * cores, seed)} == {"no second state"}
-
-
-@with_and_without_chains
-@pytest.mark.parametrize("interrupts", [0.002, 0.015])
-def test_an_even_sibling_on_one_core_is_seen_beside_a_core_that_was_alone(
-    interrupts: float, chains: bool
-) -> None:
-    even = Core(1.0, "even", interrupts=interrupts, chains=chains)
-    for seed in SEEDS:
-        shared, alone = told([even, Core(0.5, chains=chains)], seed)
-        assert (shared.status, alone.status) == ("no first state", "calibrated")
-        shared, quiet = told([even, Core(chains=chains)], seed)
-        assert shared.status == "no first state"
-        # At the same clock, what the one always has is the other's second state.
-        assert quiet.status == ("calibrated" if chains else "no second state")
 
 
 @with_and_without_chains
@@ -219,17 +195,6 @@ def test_steps_of_the_clock_are_known_by_their_chains_and_are_no_company(
             assert at_a_level(probes, calibration).mean() > 0.97
 
 
-@pytest.mark.parametrize("sibling", ["smeared", "clear"])
-def test_steps_of_the_clock_and_a_sibling(sibling: Literal["smeared", "clear"]) -> None:
-    for seed in SEEDS:
-        probes, alone, top = simulated(Core(0.5, sibling, slow=0.5), seed)
-        found = states(probes, calibrate({0: probes})[0])
-        highest, lower = found == STATES.index("alone"), found == STATES.index("lower clock")
-        assert (alone & top)[highest].mean() > 0.99
-        assert (alone & ~top)[lower].mean() > 0.95
-        assert (highest | lower)[alone].mean() > 0.95
-
-
 @pytest.mark.parametrize("busy", [0.2, 0.6])
 @pytest.mark.parametrize("slow", [0.7, 0.9])
 def test_close_steps_of_the_clock_hide_no_core_that_is_alone(slow: float, busy: float) -> None:
@@ -252,20 +217,6 @@ def test_without_chains_a_lower_clock_passes_for_a_sibling(slow: float) -> None:
         if calibration.calibrated:  # what is left is at one clock
             assert top[np.isin(found, ALONE)].mean() > 0.99
         assert not (found == STATES.index("lower clock")).any()
-
-
-@pytest.mark.parametrize("spread", [0.0, 0.005, 0.01, 0.02, 0.05])
-@pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
-def test_a_second_state_may_be_as_sharp_as_the_first(spread: float, share: float) -> None:
-    random = np.random.default_rng(7)
-    busy = np.repeat(random.random(400) < share, 5)
-    alone = PORTS_NS * np.exp(random.normal(0, 0.003, (2, busy.size)))
-    shared = 1.5 * PORTS_NS * np.exp(random.normal(0, spread, (2, busy.size)))
-    probes = Probes(*np.where(busy, shared, alone))
-    calibration = calibrate({0: probes})[0]
-    assert calibration.calibrated
-    assert (states(probes, calibration) == STATES.index("alone"))[~busy].mean() > 0.95
-    assert not (states(probes, calibration) == STATES.index("alone"))[busy].any()
 
 
 def test_without_chains_a_lower_clock_beside_a_sibling_counts_as_shared() -> None:

@@ -39,11 +39,6 @@ def test_capacity_is_where_the_curve_leaves_its_level(end: float, gradual: float
     assert found == pytest.approx(end * (1 - limit) ** (-1 / gradual), rel=0.03)
 
 
-def test_a_curve_that_is_slower_as_a_whole_has_the_same_capacity() -> None:
-    usual, slower = curve(L1), curve(L1) + math.log(1.7)
-    assert capacity(SIZES, slower, SIZES[0], L1) == capacity(SIZES, usual, SIZES[0], L1)
-
-
 def test_one_size_that_is_slow_by_chance_is_no_end() -> None:
     spoiled = curve(L1)
     spoiled[12] += 1.0

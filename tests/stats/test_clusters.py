@@ -202,16 +202,6 @@ def test_null_two_cores_of_one_node_are_one_group_and_the_bound_holds() -> None:
     assert quiet.bound < 0.01
 
 
-@pytest.mark.parametrize("cores", [2, 3])
-def test_one_core_of_each_node_is_a_group_of_its_own(cores: int) -> None:
-    generator = np.random.default_rng(20)
-    cycles = np.where(np.eye(cores, dtype=bool), 220.0, 360.0)
-    for _ in range(20):
-        found = find_groups(noisy(generator, cycles, 8, 0.02))
-        assert found.labels.tolist() == list(range(cores))
-        assert found.p < 0.001
-
-
 def test_of_three_cores_the_two_of_one_node_are_together() -> None:
     generator = np.random.default_rng(21)
     node = np.array([0, 1, 0])
@@ -247,13 +237,6 @@ def test_intervals_of_classes_cover() -> None:
         near, far = find_groups(cells).classes
         covered += (near.low <= 220 <= near.high) + (far.low <= 360 <= far.high)
     assert covered >= 53
-
-
-def test_one_batch_has_no_intervals() -> None:
-    found = find_groups(np.full((2, 2), 5.0))
-    assert found.classes[0].effect == pytest.approx(5)
-    assert math.isnan(found.classes[0].low)
-    assert math.isnan(found.bound)
 
 
 # --- what it is given --------------------------------------------------------------------------

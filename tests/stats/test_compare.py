@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perflib.stats.compare import compare_cores
-from perflib.stats.interval import Interval, percent
+from perflib.stats.interval import Interval
 from perflib.stats.intervals import time_batches
-from perflib.stats.naive import naive_interval
 from tests.slow import mostly_slow
 from tests.stats.simulated import Machine, Study, at_least, at_most, data, naive_covered, study
 
@@ -231,24 +230,6 @@ def test_whatever_the_data_it_answers(log_time: np.ndarray, timed: bool) -> None
 # --- what must not matter ----------------------------------------------------------------------
 
 
-def test_order_of_the_cores_does_not_matter() -> None:
-    log_time, start_s = simulated(rounds=60, cores=3, slow=0.04, burst_share=0.2)
-    order = [2, 0, 1]
-    there = compare_cores(log_time, start_s)
-    back = compare_cores(log_time[:, order], start_s)
-    for place, core in enumerate(order):
-        mine, same = there.effects[core], back.effects[place]
-        assert same.slowdown == pytest.approx(mine.slowdown)
-        assert same.interference == pytest.approx(mine.interference)
-
-
-def test_speed_of_the_machine_does_not_matter() -> None:
-    log_time, start_s = simulated(rounds=100, slow=0.04, burst_share=0.2)
-    there = compare_cores(log_time, start_s).effects
-    slower = compare_cores(log_time + math.log(1e9), start_s).effects
-    assert slower[0].slowdown == pytest.approx(there[0].slowdown, abs=1e-6)
-
-
 def test_pause_of_a_resumed_run_is_nobody_s_time() -> None:
     log_time, start_s = simulated(burst_share=0.25)
     whole = compare_cores(log_time, start_s)
@@ -269,9 +250,3 @@ def test_stretches_are_the_thirds_of_the_run() -> None:
     first, second, third = comparison.effects[0].segments
     assert (first, second) == pytest.approx((5, 5), abs=0.5)
     assert third == pytest.approx(7.1, abs=0.5)
-
-
-def test_percent_is_of_a_time() -> None:
-    found = percent(Interval(math.log(1.1), 0.0, math.log(2)))
-    assert found == pytest.approx((10, 0, 100))
-    assert naive_interval(np.log(np.full(5, 1.1))) == pytest.approx([math.log(1.1)] * 3)

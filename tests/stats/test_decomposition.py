@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as some
 
 from perflib.stats.decomposition import UNDIVIDED, Rows, decompose, mode
 
@@ -47,12 +45,6 @@ def test_the_mode_of_samples_of_which_a_third_is_longer_is_that_of_the_others() 
     modes, medians = np.array(found).T
     assert abs(modes.mean()) < 0.003
     assert medians.mean() > 0.004
-
-
-@given(some.lists(some.floats(-5, 5), min_size=1, max_size=60))
-def test_a_mode_lies_within_the_values(values: list[float]) -> None:
-    found = mode(np.array(values))
-    assert min(values) - 1e-9 <= found <= max(values) + 1e-9
 
 
 def test_an_item_seen_mostly_on_the_slow_core_is_not_taken_for_a_costly_one() -> None:

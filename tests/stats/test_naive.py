@@ -24,10 +24,6 @@ def test_missing_rounds_are_left_out() -> None:
     assert naive_interval(holed) == naive_interval(values)
 
 
-def test_equal_values() -> None:
-    assert naive_interval(np.full(9, 0.1)) == pytest.approx((0.1, 0.1, 0.1))
-
-
 @pytest.mark.parametrize("values", [[], [np.nan], [0.1]])
 def test_too_few_rounds_have_no_interval(values: list[float]) -> None:
     found = naive_interval(np.array(values))

@@ -84,16 +84,6 @@ def test_clear_levels_are_counted_and_end_where_caches_do(machine: Machine) -> N
             assert level.array_bytes in SIZES
 
 
-def test_ten_percent_of_noise_on_gradual_transitions() -> None:
-    generator = np.random.default_rng(2)
-    for shape in (THREE, CLOSE):
-        machine = Machine(latency=shape[0], ends=shape[1], noise=0.1)
-        right = sum(
-            len(find_levels(SIZES, machine.data(generator))) == len(shape[0]) for _ in range(12)
-        )
-        assert right >= 11
-
-
 @pytest.mark.parametrize("sharpness", [1.0, NEVER_HITS])
 def test_shared_cache_whose_end_is_blurred_is_still_one_level(sharpness: float) -> None:
     """It ends where it begins to miss: at the least that the others leave."""

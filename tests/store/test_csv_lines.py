@@ -42,11 +42,6 @@ def test_the_same_table(tmp_path: Path, text: str) -> None:
     assert found.to_dict("list") == {"round": [0, 1], "what": ["a", "b"], "x": [1.5, 2.5]}
 
 
-def test_a_sign_of_comments_within_a_text_is_none(tmp_path: Path) -> None:
-    text = TABLE.replace(",a,", ",C#,").replace("1,b", "# paused\n1,b")
-    assert read_table(written(tmp_path, text))["what"].tolist() == ["C#", "b"]
-
-
 @pytest.mark.parametrize(
     ("data", "says"),
     [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -162,19 +161,6 @@ def test_run_of_schema_1_is_read_and_analysed() -> None:
     assert slow.low < 12.0 < slow.high
     assert slow.evidence["where"] == "package 1, core 8, node 1"
     assert findings["cpu0"].verdict == "refuted"
-
-
-def test_run_of_schema_1_is_listed_and_queried(home: Path) -> None:
-    (home / "runs").mkdir(parents=True)
-    shutil.copy(DATA / "run_schema1.parquet", home / "runs" / "copied.parquet")
-    (entry,) = run_files.runs()
-    assert (entry.id, entry.status, entry.machine) == ("copied", "saved", "node17")
-    assert (entry.samples, entry.stopped) == (144, "budget spent")
-    assert len(run_files.load("copied").samples) == 144
-    means = run_files.query(
-        "SELECT cpu, avg(time_ns) AS mean FROM samples GROUP BY cpu ORDER BY cpu"
-    )
-    assert means["mean"][1] / means["mean"][0] == pytest.approx(1.12, abs=0.01)
 
 
 def test_file_of_a_newer_perflib_says_so() -> None:

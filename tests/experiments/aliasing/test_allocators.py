@@ -146,13 +146,6 @@ def test_the_interval_covers_what_it_says() -> None:
     assert 180 <= held <= 199
 
 
-def test_two_buffers_in_one_page_do_not_count_as_near() -> None:
-    table = AllocatorTable(addresses("glibc", 16, size=64))
-    share = table.share("glibc", "new")
-    assert share is not None
-    assert (share.equal, share.near) == (0, 0)
-
-
 # --- costs ---------------------------------------------------------------------------------------
 
 
@@ -256,28 +249,6 @@ def test_samples_without_times_are_analysed_too() -> None:
 
 
 # --- figures -------------------------------------------------------------------------------------
-
-
-def test_figures_show_every_allocator_size_and_cost() -> None:
-    run = run_of(
-        addresses("jemalloc", 64), addresses("glibc", 0), addresses("glibc", 1024, size=5120),
-        addresses("glibc", 16, state="again"), times(1, "glibc", cost=0.4), times(2, "jemalloc"),
-    )  # fmt: skip
-    drawn = experiment.figures(run)
-    assert list(drawn) == ["addresses", "cost", "time"] == list(experiment.derived(run))
-    new, again, bar = drawn["addresses"].axes
-    assert [label.get_text() for label in new.get_yticklabels()] == ["glibc", "jemalloc"]
-    assert [label.get_text() for label in again.get_xticklabels()] == ["5 KiB", "1 MiB"]
-    assert [text.get_text() for text in new.texts] == ["0", "100", "0\n+100"]
-    assert [text.get_text() for text in again.texts] == ["0\n+100"]
-    assert "(%)" in bar.get_ylabel()
-    (cost,) = drawn["cost"].axes
-    assert [label.get_text() for label in cost.get_yticklabels()] == [
-        "glibc, convolution, 8 KiB", "jemalloc, convolution, 8 KiB",
-    ]  # fmt: skip
-    assert cost.get_xscale() == "symlog"
-    (one,) = drawn["time"].axes
-    assert "(ns)" in one.get_ylabel()
 
 
 @pytest.mark.parametrize("name", ["glibc aliasing again", "a cost copy 8192", "$x$ \\frac{", ""])

@@ -34,7 +34,7 @@ from perflib.experiments.aliasing.environment.starts import (
     read_line,
     start,
 )
-from perflib.experiments.aliasing.environment.table import SIMULATED, AliasEnvTable
+from perflib.experiments.aliasing.environment.table import AliasEnvTable
 from perflib.experiments.aliasing.environment.trials import Configuration, EnvironmentTrials
 from perflib.kernels import build
 from perflib.measure.conditions import Conditions
@@ -151,11 +151,6 @@ def test_null_variables_at_a_fixed_place_find_nothing() -> None:
     assert claimed.count("refuted") >= 8
 
 
-def test_bursts_of_the_host_do_not_widen_the_interval() -> None:
-    quiet, loud = (findings(samples(drift=drift))["environment"] for drift in (0.0, 1.0))
-    assert loud.high - loud.low < 3 * (quiet.high - quiet.low)
-
-
 def test_too_much_noise_leaves_it_open() -> None:
     found = [findings(samples(noise=0.3, rounds=4, seed=n))["environment"] for n in range(5)]
     assert [finding.verdict for finding in found].count("inconclusive") >= 4
@@ -256,96 +251,12 @@ def test_null_beside_a_sibling(share: float) -> None:
         assert all(("environment shared" in named) is (share < 1) for named in found)
 
 
-def test_figures_and_tables_show_both_states() -> None:
-    run = run_of(beside(0.5, cost=0.2), counts())
-    curve = experiment.derived(run)["environment"]()
-    assert curve["environment_bytes"].tolist() == list(range(FIRST, FIRST + STEP * SIZES, STEP))
-    assert (curve["shared_iteration_ns"] > curve["iteration_ns"]).mean() > 0.9
-    drawn = experiment.figures(run)["environment"].axes[0]
-    labels = drawn.get_legend_handles_labels()[1]
-    assert sum("sibling busy" in label for label in labels) == 2
-
-
 # --- counters ------------------------------------------------------------------------------------
-
-
-def test_counters_are_ranked_by_their_correlation_with_time() -> None:
-    ranked = AliasEnvTable(samples(cost=0.2), counts(), 65536).ranking()
-    assert list(ranked.columns) == [
-        "counter", "median", "spike_1", "spike_2", "correlation", "p", "source",
-    ]  # fmt: skip
-    strong = ranked[ranked["correlation"] > 0.8]
-    assert {"stalls", SIMULATED} <= set(strong["counter"])
-    assert (strong["p"] < 0.01).all()
-    row = ranked.set_index("counter").loc[SIMULATED]
-    assert (row["median"], row["spike_1"], row["source"]) == (0.0, 131072.0, "simulated")
-    assert set(ranked["source"][ranked["counter"] != SIMULATED]) == {"measured"}
-    faults = ranked.set_index("counter").loc["page-faults"]
-    assert abs(faults["correlation"]) < 0.3
-    assert list(ranked["correlation"].abs()) == sorted(ranked["correlation"].abs(), reverse=True)
 
 
 def test_null_counters_do_not_go_with_time_that_is_noise() -> None:
     ranked = AliasEnvTable(samples()).ranking().set_index("counter")
     assert (ranked.loc[["stalls", "page-faults"], "p"] > 0.01).all()
-
-
-def test_a_constant_counter_has_no_correlation() -> None:
-    table = samples(rounds=2).assign(idle=7.0)
-    row = AliasEnvTable(table).ranking().set_index("counter").loc["idle"]
-    assert row["median"] == 7
-    assert np.isnan(row["correlation"])
-    assert np.isnan(row["p"])
-
-
-def test_spikes_are_one_a_period() -> None:
-    table = samples(cost=0.2, rounds=3)
-    assert AliasEnvTable(table).spikes() == list(PREDICTED)
-    also = table["environment_bytes"] == PREDICTED[0] + STEP
-    both = table.assign(predicted=table["predicted"] | also)
-    assert AliasEnvTable(both).spikes() == list(PREDICTED), "the slower one of the two"
-
-
-# --- figures -------------------------------------------------------------------------------------
-
-
-def test_the_figure_marks_predicted_sizes_above_the_simulated_count() -> None:
-    above, below = experiment.figures(run_of(samples(cost=0.2, rounds=3), counts()))[
-        "environment"
-    ].axes
-    marked = next(line for line in above.lines if line.get_marker() == "D")
-    assert np.asarray(marked.get_xdata()).tolist() == list(PREDICTED)
-    assert np.asarray(marked.get_ydata()).min() == pytest.approx(
-        1.2 * 78_000 * 1.15 / 65536, rel=0.15
-    )
-    curve = next(line for line in below.lines if line.get_label() == "simulated")
-    x, y = (np.asarray(part) for part in curve.get_data())
-    assert x[y > 1].tolist() == list(PREDICTED)
-    assert "simulated" in below.get_ylabel()
-    assert len(experiment.figures(run_of(samples(rounds=2)))["environment"].axes) == 1
-
-
-def test_figures_and_tables_show_their_data() -> None:
-    run = run_of(samples(rounds=3, order_cost=0.2), counts())
-    drawn = experiment.figures(run)
-    made = {name: table() for name, table in experiment.derived(run).items()}
-    assert set(drawn) == set(experiment.plots)
-    assert set(made) == set(experiment.tables)
-    assert len(drawn["counters"].axes[0].get_yticklabels()) == len(made["counters"])
-    labels = drawn["link_order"].axes[0].get_yticklabels()
-    assert [label.get_text().split("\n")[0] for label in labels] == sorted(ORDERS)
-    ends = made["aslr"].groupby(["addresses", "predicted"])["iteration_ns"].agg(["min", "max"])
-    assert len(ends) == 3
-    for line in drawn["aslr"].axes[0].lines:
-        share, time_ns = np.asarray(line.get_ydata()), np.asarray(line.get_xdata())[1:]
-        assert (share[0], share[-1]) == (0, pytest.approx(100))
-        assert [time_ns[0], time_ns[-1]] in ends.to_numpy().tolist()
-    assert len(drawn["aslr"].axes[0].lines) == 3
-    assert made["aslr"].groupby("addresses").size().to_dict() == {
-        "fixed": 3 * (SIZES + 14), "random": 30,
-    }  # fmt: skip
-    assert made["predicted"].to_numpy().tolist() == [[size, "g-i"] for size in PREDICTED]
-    assert made["addresses"]["variable"].tolist() == ["inc"]
 
 
 # --- predictions ---------------------------------------------------------------------------------

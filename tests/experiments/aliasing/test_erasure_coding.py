@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from perflib.experiments.aliasing.erasure_coding import experiment
 from perflib.experiments.aliasing.erasure_coding import measure as erasure_measure
-from perflib.experiments.aliasing.erasure_coding.analyse import l1d_ways_of
 from perflib.experiments.aliasing.erasure_coding.blocks import decode, encode
 from perflib.experiments.aliasing.erasure_coding.layouts import (
     IMPLEMENTATIONS,
@@ -24,7 +23,7 @@ from perflib.experiments.aliasing.erasure_coding.layouts import (
     Configuration,
     layout_offsets,
 )
-from perflib.experiments.aliasing.erasure_coding.measure import ErasureTrials, examine, reasons
+from perflib.experiments.aliasing.erasure_coding.measure import ErasureTrials, examine
 from perflib.experiments.aliasing.erasure_coding.table import ErasureTable
 from perflib.kernels import build, source
 from perflib.measure.conditions import Conditions
@@ -56,13 +55,6 @@ def test_layouts_keep_their_word_about_the_low_12_bits(data: int, parity: int) -
         offsets = layout_offsets(name, data, parity)
         assert len(offsets) == data + parity
         assert all(at % 16 == 0 and 0 <= at <= 16384 for at in offsets)
-
-
-def test_blocks_of_14_begin_at_lines_of_their_own() -> None:
-    lines = [at // 64 for at in layout_offsets("staggered", 10, 4)]
-    assert lines == [16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 0, 4, 8, 12]
-    chasing = layout_offsets("chasing", 10, 4)
-    assert [ahead - at for at, ahead in zip(chasing[:4], chasing[10:], strict=True)] == [64] * 4
 
 
 # --- what can be had -----------------------------------------------------------------------------
@@ -165,42 +157,12 @@ def test_parity_that_is_not_the_matrixs_is_found(monkeypatch: pytest.MonkeyPatch
     assert absent["ours_table"].startswith("its parity is not that of its matrix")
 
 
-def test_reasons_are_said_once() -> None:
-    assert reasons({"a": "gone", "b": "broken", "c": "gone"}) == ["a, c: gone", "b: broken"]
-
-
 # --- trials ---------------------------------------------------------------------------------------
 
 
 def trials(examined: Mapping[str, Mapping[str, Any]]) -> ErasureTrials:
     configurations = [Configuration(0, name) for name in examined]
     return ErasureTrials(CODE, LAYOUTS, examined, [HERE], configurations, 1)
-
-
-def test_a_trial_measures_every_layout_once_in_an_order_of_its_own() -> None:
-    found, _ = examine(["ours_table"], CODE, 1, 0.01, HERE)
-    with trials(found) as taken:
-        rounds = [taken.take(round_, 0) for round_ in range(6)]
-        assert rounds[0]["layout"] == taken.take(0, 0)["layout"]
-        assert taken.violated == []
-    assert len({tuple(columns["layout"]) for columns in rounds}) > 1
-    for columns in rounds:
-        assert sorted(columns["layout"]) == sorted(LAYOUTS)
-        assert columns["cpu"] == [CPU] * 4
-        assert columns["ok"] == [True] * 4
-        size = found["ours_table"]["repeats"] * CODE.data * CODE.block_bytes
-        assert columns["data_bytes"] == [size] * 4
-        assert all(ns > 0 for ns in (*columns["time_ns"], *columns["cpu_time_ns"]))
-
-
-def test_a_trial_is_timed_in_slices_that_are_the_whole() -> None:
-    found, _ = examine(["ours_table"], CODE, 1, 0.01, HERE)
-    found["ours_table"] |= {"repeats": 2, "slices": 2}
-    with trials(found) as taken:
-        columns = taken.take(0, 0)
-        assert taken.violated == [], "parity of slices is that of whole blocks"
-    assert len(columns["ok"]) == 2 * 2 * len(LAYOUTS)
-    assert sum(columns["data_bytes"]) == 2 * len(LAYOUTS) * CODE.data * CODE.block_bytes
 
 
 def test_other_parity_than_at_first_is_marked_and_said() -> None:
@@ -354,26 +316,6 @@ def test_null_beside_a_sibling(share: float) -> None:
         assert len(found) > 6 or share != 0.5
 
 
-def test_slices_longer_than_a_millisecond_are_not_conditioned() -> None:
-    long = sliced({}, 0.5)
-    mine = long["implementation"] == "isal"
-    long.loc[mine, ["time_ns", "cpu_time_ns"]] *= 20
-    found = found_in(long)
-    assert "isal shared" not in found
-    assert "ours_table shared" in found
-    seen = ErasureTable(long).batches("isal", "staggered")
-    assert np.isfinite(seen).all()
-
-
-def test_the_figure_of_speeds_shows_both_states() -> None:
-    run = run_of(sliced({}, 0.5))
-    table = experiment.derived(run)["speed"]()
-    assert table.groupby("state").size().to_dict() == {"alone": 8, "shared": 8}
-    axes = experiment.figures(run)["speed"].axes[0]
-    assert len(axes.containers) == 8
-    assert len(axes.get_legend_handles_labels()[1]) == 5
-
-
 # --- both ways -----------------------------------------------------------------------------------
 
 
@@ -396,12 +338,6 @@ def test_a_set_that_holds_all_blocks_is_not_blamed() -> None:
         assert "one_set" not in codes
 
 
-def test_a_threshold_moves_the_verdict() -> None:
-    table = samples({"aligned": 3.0})
-    assert found_in(table)["isal"].verdict == "supported"
-    assert found_in(table, threshold=5.0)["isal"].verdict == "refuted"
-
-
 def test_what_one_third_of_the_run_lacks_is_not_supported() -> None:
     table = samples({"aligned": 40.0})
     late = (table["round"] >= 40) & (table["layout"] == "aligned")
@@ -410,18 +346,6 @@ def test_what_one_third_of_the_run_lacks_is_not_supported() -> None:
     assert found.verdict == "inconclusive"
     if found.low > 1:
         assert found.reasons[0].code == "segments_disagree"
-
-
-def test_speeds_are_megabytes_a_second() -> None:
-    table = ErasureTable(samples({"aligned": 25.0}, noise=0.001))
-    fast, slow = table.speed("ours_table", "staggered"), table.speed("ours_table", "aligned")
-    assert fast.low < fast.effect < fast.high
-    assert fast.effect / slow.effect == pytest.approx(1.25, rel=0.01)
-    plain = ErasureTable(samples({}, noise=0.0, rounds=1)).speed("ours_table", "staggered")
-    assert plain.effect == pytest.approx((40 << 20) / 5e6 * 1e3, rel=0.1)
-    rows = table.speeds(by_core=True)
-    assert len(rows) == 2 * len(LAYOUTS) * 2
-    assert (rows["mb_per_s_low"] < rows["mb_per_s_high"]).all()
 
 
 def test_an_implementation_that_one_core_lacks_has_no_mean_of_the_cores() -> None:
@@ -446,42 +370,11 @@ def test_tables_of_a_users_own_are_checked_for_what_is_needed() -> None:
     ]
 
 
-def test_ways_of_the_first_level_are_the_machines() -> None:
-    caches = [
-        {"level": 1, "kind": "instruction", "ways": 4},
-        {"level": 1, "kind": "data", "ways": 12},
-        {"level": 2, "kind": "unified", "ways": 16},
-    ]
-    assert l1d_ways_of({"caches": caches}) == 12
-    assert l1d_ways_of({}) is None
-
-
 # --- figures -------------------------------------------------------------------------------------
 
 
 def run_of(table: pd.DataFrame, **given: Any) -> Run:
     return Run("r", experiment.name, given, table, {})
-
-
-def test_figures_have_a_point_with_its_interval_for_each_configuration() -> None:
-    drawn = experiment.figures(run_of(samples({"aligned": 150.0})))
-    assert list(drawn) == ["speed", "layout_cost"]
-    speed, cost = drawn["speed"].axes[0], drawn["layout_cost"].axes[0]
-    assert "MB/s" in speed.get_ylabel()
-    assert "(%)" in cost.get_ylabel()
-    assert len(speed.containers) == 4
-    assert len(cost.containers) == 3
-    assert [label.get_text() for label in speed.get_xticklabels()] == ["ours\ntable", "isal"]
-    assert "mean of 2 cores" in cost.get_title(loc="center") + cost.get_title(loc="left")
-    points: Any = cost.containers[0]
-    assert list(points.lines[0].get_ydata()) == pytest.approx([150, 150], rel=0.02)
-    assert cost.get_yscale() == "symlog"
-    alone = experiment.figures(run_of(samples({}, rounds=1)))["speed"].axes[0]
-    bars: Any = alone.containers[0]
-    ends = np.array([bar.vertices[:, 1] for bar in bars.lines[2][0].get_paths()])
-    assert (np.ptp(ends, axis=1) == 0).all(), "one round has no interval"
-    small_effects = experiment.figures(run_of(samples({}, cores=1)))["layout_cost"].axes[0]
-    assert small_effects.get_yscale() == "linear"
 
 
 # --- for real ------------------------------------------------------------------------------------

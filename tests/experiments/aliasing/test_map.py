@@ -13,7 +13,7 @@ import pytest
 
 from perflib.experiments.aliasing.map import AliasMapParams, experiment, measure
 from perflib.experiments.aliasing.map.claims import CONTROL_BYTES
-from perflib.experiments.aliasing.map.measure import cells_of, expected_loads
+from perflib.experiments.aliasing.map.measure import expected_loads
 from perflib.experiments.aliasing.map.table import REGIONS, AliasMapTable
 from perflib.measure.process import WorkerError
 from perflib.model.finding import Finding
@@ -97,15 +97,6 @@ def test_a_run_without_the_control_claims_nothing() -> None:
     assert findings(table[table["region_bytes"] != CONTROL_BYTES]) == {}
 
 
-def test_extra_time_in_ns_by_distance() -> None:
-    table = AliasMapTable(samples({0: 0.5, 4096: 0.7}))
-    assert table.distances() == list(range(-64, 65, 8))
-    by_distance = table.by_distance(4096)
-    place = table.distances().index(0)
-    assert by_distance[place].effect == pytest.approx(0.18 * 1.7, rel=0.05)
-    assert all(each.effect < 0.2 for n, each in enumerate(by_distance) if n != place)
-
-
 # --- the sibling ---------------------------------------------------------------------------------
 
 
@@ -160,37 +151,7 @@ def test_where_no_sample_had_the_core_alone_that_is_said_and_drawn() -> None:
     assert set(figures) == {"map", "distance"}
 
 
-def test_the_figure_shows_both_states() -> None:
-    run = Run("alias_map-1", "alias_map", {}, beside(samples({0: 0.5}, rounds=6), 0.5))
-    curves = experiment.figures(run)["distance"].axes[0]
-    assert len(curves.containers) == 2 * len(REGIONS)
-    assert set(experiment.derived(run)["distance"]()["state"]) == {"alone", "shared"}
-
-
 # --- figures -------------------------------------------------------------------------------------
-
-
-def test_the_map_has_a_panel_a_region_and_marks_what_is_predicted() -> None:
-    table = AliasMapTable(samples({0: 0.5, 4096: 0.7, 8192: 0.7}, rounds=3))
-    run = Run("alias_map-1", "alias_map", {}, table.samples)
-    drawn_figures = experiment.figures(run)
-    figure = drawn_figures["map"]
-    panels = figure.axes[: len(REGIONS)]
-    assert [axes.get_title() for axes in panels][2:4] == ["3072 B on (null)", "4096 B on"]
-    marked = {axes.get_title(): bool(axes.lines) for axes in panels}
-    assert [region for region, has in marked.items() if has] == [
-        "the same place", "4096 B on", "8192 B on",
-    ]  # fmt: skip
-    cells = [axes.collections[0] for axes in panels]
-    np.testing.assert_allclose(np.asarray(cells[3].get_array()), table.map_ns[3])
-    assert len({mesh.get_clim() for mesh in cells}) == 1
-    low, high = panels[3].get_ylim()
-    assert low < high, "the store's offset grows upwards"
-    for line in panels[3].lines:  # both edges of the diagonal of cells
-        assert np.ptp(np.asarray(line.get_ydata()) - np.asarray(line.get_xdata())) < 1e-9
-    curves = drawn_figures["distance"].axes[0]
-    assert len(curves.containers) == len(REGIONS)
-    assert curves.get_ylim()[0] == 0
 
 
 def test_one_cell_that_something_hit_does_not_take_the_colours() -> None:
@@ -207,13 +168,6 @@ def test_one_cell_that_something_hit_does_not_take_the_colours() -> None:
 
 
 # --- for real ------------------------------------------------------------------------------------
-
-
-def test_cells_are_every_pair_of_offsets() -> None:
-    params = AliasMapParams.make({"step_bytes": 4, "reach_bytes": 8})
-    cells = cells_of(params)
-    assert len(cells) == len(set(cells)) == len(REGIONS) * 5 * 5
-    assert {store for _, store, _ in cells} == {-8, -4, 0, 4, 8}
 
 
 def test_the_reference_of_the_loads() -> None:

@@ -33,7 +33,7 @@ from perflib.kernels import build
 from perflib.stats.decide import Reason
 from perflib.stats.interval import Interval
 from perflib.stats.knees import Knee, Knees
-from tests.experiments.code_size.code_samples import KIB, SIZES_KIB, machine, samples
+from tests.experiments.code_size.code_samples import KIB, machine, samples
 from tests.experiments.judged import codes
 
 HASWELL = Reaches.of(machine())
@@ -51,21 +51,6 @@ def test_reaches_are_those_of_code_on_small_pages() -> None:
     assert HASWELL.tlbs == {"iTLB": 512 * KIB, "second-level TLB": 4096 * KIB}
     assert Reaches.of({}) == Reaches({}, {})
     assert Reaches.of(machine(tlbs=False)).tlbs == {}
-
-
-def test_cores_of_two_kinds_count_by_the_first() -> None:
-    made = machine()
-    little = {"level": 1, "kind": "instruction", "size_bytes": 65536, "count": 8}
-    assert Reaches.of({**made, "caches": [*made["caches"], little]}).caches["L1i"] == 32 * KIB
-
-
-def test_large_and_small_sizes() -> None:
-    table = CodeTable(samples(rounds=2, sizes_kib=SIZES))
-    assert [SIZES[place] for place in table.large("random")] == [2048, 3072]
-    assert [SIZES[place] for place in table.small("random", HASWELL)] == [8, 32]
-    assert table.small("random", Reaches({}, {})) == [0]
-    one = CodeTable(samples(rounds=2, sizes_kib=[1024]))
-    assert one.large("random") == one.small("random", HASWELL) == [0]
 
 
 # --- cores ---------------------------------------------------------------------------------------
@@ -100,19 +85,6 @@ def test_a_core_that_lags_by_its_itlb_is_slow_with_large_code_on_small_pages_alo
     assert "code of 32 KiB at most on 4 KiB pages" in found["cpu8 small code"].claim
 
 
-def test_the_counter_test_of_the_source() -> None:
-    """As many misses of the L1i, and no asymmetry: they are not what makes the core slow."""
-    found = of_cores(lags={8: 0.094})["cpu8 L1i misses"]
-    assert found.of is SLOWER_L1I_MISSES
-    assert found.verdict == "refuted"
-    assert found.facts == {"code_bytes": 128 << 10, "to_bytes": 512 << 10, "missing_percent": 75.0}
-    assert "128 KiB to 512 KiB on 4 KiB pages" in found.claim
-    assert "(75 of 100 or more)" in found.claim
-    slow = of_cores(slow_caches={8: 0.5})
-    assert slow["cpu8 L1i misses"].verdict == "supported"
-    assert slow["cpu8 small code"].verdict == "refuted"
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="apt-get install valgrind")
 def test_code_at_random_misses_the_l1i_as_the_counter_test_says() -> None:
@@ -140,21 +112,6 @@ def test_without_known_reaches_there_is_no_counter_test(reaches: Reaches) -> Non
     assert table.misses_only("random", reaches) == []
     found = core_findings(table, "random", reaches, 1.0, {})
     assert not [f for f in found if f.of is SLOWER_L1I_MISSES]
-
-
-def test_a_core_that_is_slow_at_everything_is_so_everywhere() -> None:
-    found = of_cores(slow={8: 0.12})
-    supported = [name for name, f in found.items() if f.verdict == "supported"]
-    assert supported == ["cpu8", "cpu8 huge pages", "cpu8 small code", "cpu8 L1i misses"]
-    for name in supported:
-        assert found[name].low < 12 < found[name].high
-
-
-def test_bursts_are_no_slowness_but_are_reported() -> None:
-    found = of_cores(burst_share={8: 0.2})
-    assert {f.verdict for f in found.values()} == {"refuted"}
-    assert found["cpu8"].evidence["interference_percent"][0] > 5
-    assert found["cpu7"].evidence["interference_percent"][0] < 5
 
 
 def test_without_one_kind_of_pages_the_rest_is_said() -> None:
@@ -337,15 +294,6 @@ def test_a_processor_that_does_not_report_its_reach_leaves_it_open() -> None:
     found = judged(knees((512, 448, 640)), Reaches({}, {}))
     assert (found.verdict, codes(found)) == ("inconclusive", ["reach_unknown"])
     assert "unknown" in found.claim
-
-
-@pytest.mark.parametrize("pattern", ["random", "chase"])
-def test_the_knee_of_samples_is_found_and_is_the_itlbs(pattern: str) -> None:
-    table = CodeTable(samples(patterns=[pattern], rounds=40, cores=(0, 1)))
-    found = judged(table.knees(pattern, "thp"))
-    assert found.verdict == "supported"
-    assert found.low <= 512 <= found.high
-    assert max(SIZES_KIB) > found.high
 
 
 @pytest.mark.parametrize("pattern", ["random", "chase"])

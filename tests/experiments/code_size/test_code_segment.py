@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
@@ -11,8 +10,7 @@ import pandas as pd
 import pytest
 
 from perflib.experiments import get
-from perflib.experiments.code_size.claims import KNEE, KNEE_OF_PATTERN, PAGES, RING_KNEE
-from perflib.model.claims import EXPLAINS
+from perflib.experiments.code_size.claims import KNEE
 from perflib.model.finding import Finding
 from perflib.store.run_files import load, runs
 from tests.experiments.code_size.code_samples import (
@@ -87,37 +85,6 @@ def test_on_huge_pages_that_are_whole_they_are_the_control() -> None:
     assert found["knee"].of is KNEE
 
 
-# --- tables of users -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("experiment", ["code_segment", "random_calls"])
-@pytest.mark.parametrize(
-    "made",
-    [
-        {"backings": ["4k"]},
-        {"backings": ["thp"]},
-        {"backings": ["loaded"]},
-        {"backings": ["hugectl", "collapse"]},
-        {"sizes_kib": [64]},
-        {"rounds": 1},
-        {"cores": [3]},
-        {"cores": [3], "sizes_kib": [64], "backings": ["4k"], "rounds": 1},
-        {"patterns": ["chase"]},
-        {"patterns": ["line"], "backings": ["4k"]},
-    ],
-)
-def test_little_is_analysed_as_far_as_it_goes(experiment: str, made: dict[str, Any]) -> None:
-    table = samples(**{"cores": (0, 1), "rounds": 8, "sizes_kib": (8, 512, 3072), **made})
-    for finding in findings(table, experiment):
-        assert json.dumps(finding.to_dict(), allow_nan=False)
-        assert finding.of in (*get(experiment).claims, EXPLAINS)
-        assert "{" not in finding.claim + finding.plain + finding.reason
-        if made.get("rounds") == 1:
-            assert finding.verdict == "inconclusive"
-        if made.get("backings") in (["4k"], ["thp"], ["loaded"]):
-            assert finding.of not in (KNEE, RING_KNEE, KNEE_OF_PATTERN, PAGES)
-
-
 # --- two runs ------------------------------------------------------------------------------------
 
 
@@ -162,16 +129,3 @@ def test_a_short_run_measures_every_configuration_and_is_saved() -> None:
     assert {finding.subject for finding in CODE.analyse(again)} >= {"knee", "pages random"} or (
         plan["backings"] == ["4k"]
     )
-
-
-# --- parameters ----------------------------------------------------------------------------------
-
-
-def test_lists_are_written_as_text_as_one_item_or_as_lists() -> None:
-    made = CODE.Params.parse(["backings=4k, thp", "sizes_kib=64,512", "patterns=chase"])
-    assert (made.backings, made.sizes_kib, made.patterns) == (  # type: ignore[attr-defined]
-        ["4k", "thp"], [64, 512], ["chase"],
-    )  # fmt: skip
-    assert CODE.Params.make({"sizes_kib": 64}).sizes_kib == [64]  # type: ignore[attr-defined]
-    assert CODE.Params.make({"sizes_kib": [64, 8]}).sizes_kib == [64, 8]  # type: ignore[attr-defined]
-    assert CODE.Params.make(made.model_dump(mode="json")) == made

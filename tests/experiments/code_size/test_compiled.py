@@ -13,9 +13,8 @@ import pytest
 
 from perflib import kernels
 from perflib.experiments import get
-from perflib.experiments.code_size.claims import SAME_KNEE, SAME_KNEE_SIMULATED
+from perflib.experiments.code_size.claims import SAME_KNEE_SIMULATED
 from perflib.experiments.code_size.code_segment.compiled import (
-    both_switches,
     same_knee,
     same_knee_simulated,
 )
@@ -60,16 +59,6 @@ def same(table: pd.DataFrame) -> Finding:
 
 
 # --- by times ------------------------------------------------------------------------------------
-
-
-def test_the_same_knee_is_supported() -> None:
-    found = same(switches())
-    assert (found.verdict, codes(found), found.of) == ("supported", ["clear"], SAME_KNEE)
-    assert found.low < 0 < found.high
-    assert -20 < found.low < found.high < 20
-    assert found.unit == "percent"
-    assert set(found.evidence["knees_kib"]) == set(BOTH)
-    assert "within 20 %" in found.claim
 
 
 @pytest.mark.parametrize("compiled_kib", [300.0, 900.0])
@@ -141,12 +130,6 @@ def test_simulated_misses_begin_where_they_begin(compiled_kib: float, verdict: s
         assert found.evidence["reach_kib"] == pytest.approx({"random": 512, "compiled": 512})
 
 
-def test_simulated_misses_at_the_limit_of_the_tolerance_stay_open() -> None:
-    found = same_knee_simulated(CodeTable(switches(rounds=2)), simulated(512 / 1.2), 20.0)
-    assert found is not None
-    assert (found.verdict, codes(found)) == ("inconclusive", ["open"])
-
-
 def test_null_where_nothing_misses_nothing_is_claimed() -> None:
     small = simulated(sizes=(8, 128, 448))
     found = same_knee_simulated(CodeTable(switches(rounds=2)), small, 20.0)
@@ -181,29 +164,6 @@ def test_simulated_misses_of_the_real_programs_rise_at_the_same_size(tlb: TlbMod
 
 
 # --- the table and the figure --------------------------------------------------------------------
-
-
-def test_the_figure_shows_both_switches_from_its_table() -> None:
-    run = run_of(switches(), provenance={"machine": machine(), "simulated": simulated()})
-    table = both_switches(CodeTable(run.samples), run.provenance["simulated"])
-    assert set(table["pattern"]) == set(BOTH)
-    assert table.loc[table["backing"] == "4k", "misses_per_step"].notna().all()
-    assert table.loc[table["backing"] != "4k", "misses_per_step"].isna().all()
-    assert (table["extra_percent"].isna() == (table["backing"] == "4k")).all()
-    axes = CODE.figures(run)["compiled"].axes
-    assert len(axes) == 3
-    for panel in axes:
-        assert {"assembled switch", "compiled switch"} <= {
-            str(label).split(",")[0] for label in panel.get_legend_handles_labels()[1]
-        }
-    drawn = {
-        str(line.get_label()): np.asarray(line.get_ydata(), float).tolist()
-        for line in axes[2].lines
-        if "switch" in str(line.get_label())
-    }
-    for pattern, name in (("random", "assembled switch"), ("compiled", "compiled switch")):
-        mine = table[(table["pattern"] == pattern) & table["misses_per_step"].notna()]
-        assert drawn[name] == list(mine["misses_per_step"])
 
 
 def test_on_small_pages_alone_there_are_times_alone() -> None:

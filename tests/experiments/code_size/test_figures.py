@@ -22,7 +22,6 @@ from perflib.stats.intervals import t_interval
 from tests.experiments.code_size.code_samples import KIB, machine, misses, run_of, samples
 from tests.experiments.plotted import bars, points
 
-SIZES = (8, 32, 128, 512, 1024, 2048, 3072)
 REACHES = Reaches.of(machine())
 PATTERNS = ("random", "page", "chase")
 
@@ -75,45 +74,6 @@ def assert_all_is_seen(figure: Figure) -> None:
             assert (y <= top).all()
 
 
-# --- time a step ---------------------------------------------------------------------------------
-
-
-def test_time_is_drawn_for_each_core_and_backing_as_the_table_has_it() -> None:
-    table = CodeTable(samples(cores=(0, 3), sizes_kib=SIZES, rounds=16))
-    with themed():
-        figure = figures.times(tables.times(table, "random", REACHES), REACHES, "step")
-    (axes,) = figure.axes
-    found = bars(axes)
-    assert list(found) == [
-        f"{pages}, cpu{cpu}" for pages in ("4 KiB pages", "2 MiB pages (thp)") for cpu in (0, 3)
-    ]
-    curve = table.curve("random", "thp", 3)
-    x, y = points(found["2 MiB pages (thp), cpu3"])
-    assert x.tolist() == list(SIZES)
-    assert y == pytest.approx(curve["step_ns"].to_numpy())
-    assert ends(found["2 MiB pages (thp), cpu3"]) == pytest.approx(
-        curve[["step_ns_low", "step_ns_high"]].to_numpy()
-    )
-    shown = texts(axes)
-    for word in ("KiB)", "time per step (ns)", "cases at random", " L1i", " L2", " iTLB"):
-        assert word in shown
-    assert "second-level TLB" not in shown, "beyond the sizes"
-    assert axes.get_ylim()[0] == 0
-    assert_all_is_seen(figure)
-
-
-def test_what_the_caches_predict_is_drawn_and_fits_what_is_made_so() -> None:
-    table = CodeTable(samples(cores=(0,), sizes_kib=(64, 128, 512, 1024, 3072), rounds=16))
-    with themed():
-        (axes,) = figures.times(tables.times(table, "random", REACHES), REACHES, "call").axes
-    (model,) = [line for line in axes.lines if "costs fitted" in str(line.get_label())]
-    curve = table.curve("random", "thp")
-    predicted = np.asarray(model.get_ydata(), float)
-    assert predicted == pytest.approx(curve["step_ns"].to_numpy(), rel=0.03)
-    assert "functions called at random" in texts(axes)
-    assert "time per call (ns)" in texts(axes)
-
-
 # --- pages ---------------------------------------------------------------------------------------
 
 
@@ -147,86 +107,6 @@ def test_the_page_ratio_and_its_knees() -> None:
         assert "knee, 95 % interval" in shown
         assert "(%)" in shown
     assert "extent of the code that runs (KiB)" in texts(figure.axes[-1])
-    assert_all_is_seen(figure)
-
-
-# --- the ring and its control --------------------------------------------------------------------
-
-
-def test_the_ring_on_many_and_on_few_pages() -> None:
-    made = samples(
-        cores=(0, 1), sizes_kib=(8, 128, 256, 384, 512, 640, 768, 1024, 2048, 3072), rounds=24,
-        patterns=("chase", "line"), walk_ns=3.0,
-    )  # fmt: skip
-    table = CodeTable(made)
-    with themed():
-        figure = figures.ring_ratio(tables.ring_ratio(table), tables.knees(table), REACHES)
-    above, below = figure.axes
-    times = bars(above)
-    assert list(times) == ["one jump a page", "one jump a line, on a 64th of the pages"]
-    _, y = points(times["one jump a page"])
-    assert y == pytest.approx(table.curve("chase", "4k")["step_ns"].to_numpy())
-    x, y = points(bars(below)["one a page over one a line"])
-    extent, blocks = table.ring_ratio()
-    assert x == pytest.approx(extent / KIB)
-    assert y == pytest.approx(np.exp([t_interval(column).effect for column in blocks.T]))
-    assert "time per jump (ns)" in texts(above)
-    assert "knee, 95 % interval" in texts(below)
-    assert " iTLB" in texts(below)
-    assert_all_is_seen(figure)
-
-
-# --- cores ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [2, 20])
-def test_the_cores_difference(count: int) -> None:
-    cores = range(count)
-    table = CodeTable(samples(cores=cores, sizes_kib=(8, 512, 3072), rounds=12, lags={1: 0.094}))
-    with themed():
-        figure = figures.core_difference(tables.core_difference(table, "random"), REACHES)
-    above, below = figure.axes
-    assert above.get_title(loc="left") == "4 KiB pages"
-    assert below.get_title(loc="left") == "2 MiB pages (thp)"
-    found = bars(above)
-    assert len(found) == min(count, 8)
-    assert next(iter(found)) == "cpu1", "the slowest first"
-    _, y = points(found["cpu1"])
-    compared = table.difference_by_size("random", "4k")
-    assert y == pytest.approx([one.effects[1].slowdown.effect for one in compared])
-    assert y[-1] == pytest.approx(9.4, abs=1.5)
-    pale = [line for line in above.lines if line.get_color() == "0.8"]
-    assert len(pale) == max(0, count - 8)
-    assert "slower than the median\nof the others (%)" in texts(above)
-    assert "iTLB" in texts(above)
-    assert_all_is_seen(figure)
-
-
-def drawn_misses(table: CodeTable, patterns: tuple[str, ...]) -> Figure:
-    known = simulated(patterns)
-    return figures.misses(tables.misses(table, known), known["model"], REACHES)
-
-
-# --- misses --------------------------------------------------------------------------------------
-
-
-def test_simulated_misses_stand_above_what_pages_cost_and_are_called_simulated() -> None:
-    made = samples(cores=(0, 1), sizes_kib=SIZES, rounds=12, patterns=PATTERNS, walk_ns=1.0)
-    table = CodeTable(made)
-    with themed():
-        figure = drawn_misses(table, PATTERNS)
-    above, below = figure.axes
-    assert above.get_title(loc="left").startswith("simulated: TLB of 128 entries")
-    assert "simulated iTLB misses" in above.get_ylabel()
-    assert "(ns per step)" in below.get_ylabel()
-    lines = {str(line.get_label()): line for line in above.lines}
-    chase = lines["branch chase, one jump a page"]
-    assert np.asarray(chase.get_xdata(), float).tolist() == [8, 512, 3072]
-    assert np.asarray(chase.get_ydata(), float).tolist() == [0, 0, 1]
-    _, extra = points(bars(below)["branch chase, one jump a page"])
-    assert extra[-1] == pytest.approx(1.0, abs=0.2)
-    assert extra[0] == pytest.approx(0.0, abs=0.1)
-    assert "measured" not in texts(above)
     assert_all_is_seen(figure)
 
 

@@ -18,7 +18,6 @@ from perflib.experiments.code_size.trials import (
     Bounds,
     CodeConfiguration,
     CodeTrials,
-    bounds_of,
     calibrate,
     page_reach,
 )
@@ -26,7 +25,7 @@ from perflib.framework.watch import Watch
 from perflib.instruments.counters import groups
 from perflib.kernels import Build, build
 from perflib.machine.activity.interrupts import core_activity
-from perflib.machine.hardware.pmu import Pmu, pmu
+from perflib.machine.hardware.pmu import Pmu
 from perflib.measure.conditions import Conditions
 from perflib.measure.pages import smaps
 from perflib.measure.pages.backings import why_not
@@ -37,8 +36,6 @@ from perflib.model.errors import MeasurementError, UserError
 CPUS = sorted(os.sched_getaffinity(0))
 KIB = 1024
 HUGE = [name for name in ("thp", "collapse") if not why_not(name)]
-COLUMNS = {column.name for column in get("code_segment").columns}
-MADE_BY_ROUNDS = {"round", "position"}
 FILE_PAGES = (
     "{begin:x}-{end:x} r-xp 00001000 fe:00 12 /tmp/lib.so\n"
     "KernelPageSize:        4 kB\nRss:            4096 kB\nFilePmdMapped:  2048 kB\n"
@@ -103,18 +100,6 @@ def test_a_trial_measures_what_was_requested(kernel: Build, backing: str, patter
         assert row["huge_bytes"] == 0
     else:
         assert row["huge_bytes"] >= 512 * each
-
-
-def test_rows_have_the_columns_that_this_machine_can_have(kernel: Build) -> None:
-    known = core_activity(CPUS[0])
-    unknown = {
-        name for name in ("softirqs", "interrupts", "switches") if getattr(known, name) is None
-    }
-    unknown |= {"expected", "found"}  # of results that are wrong
-    if not pmu().available:
-        unknown.add("itlb_misses")
-    with trials_of(kernel, configuration()) as trials:
-        assert set(trials.take(0, 0)) == COLUMNS - MADE_BY_ROUNDS - unknown
 
 
 def test_what_the_kernel_does_not_count_has_no_column(
@@ -197,20 +182,6 @@ def test_a_trial_goes_on_until_enough_samples_are_alone(
     with trials_of(kernel, configuration(), trial_ms=1.2) as trials:
         columns = trials.take(0, 0)
     assert {len(values) for values in columns.values()} == {samples}
-
-
-def test_cores_that_took_more_samples_are_compared_in_those_that_both_have(
-    kernel: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cpus = CPUS[:1] * 3
-    counts = iter([3, 0, 3, 3])
-    monkeypatch.setattr(Watch, "alone", lambda *_: next(counts))
-    wanted = [configuration(core=core) for core in range(len(cpus))]
-    with trials_of(kernel, *wanted, cpus=cpus, trial_ms=1.2) as trials:
-        columns = [trials.take(0, place) for place in range(len(wanted))]
-        assert trials.violated == []
-    assert [len(one["ok"]) for one in columns] == [4, 8, 4]
-    assert all(all(one["ok"]) for one in columns)
 
 
 # --- the pages are not what they should be -------------------------------------------------------
@@ -363,12 +334,6 @@ def test_a_counter_that_is_refused_is_a_problem_and_no_column(
 
 
 # --- the plan's parts ----------------------------------------------------------------------------
-
-
-def test_bounds_are_those_of_the_kernel(kernel: Build) -> None:
-    bounds = bounds_of(kernel, Conditions(cpu=CPUS[0]))
-    assert (bounds.most, bounds.piece_bytes, bounds.chase_pages) == (32768, 128, 4096)
-    assert bounds.text_bytes == 4 << 20
 
 
 BOUNDS = Bounds(most=32768, piece_bytes=128, chase_pages=4096, text_bytes=4 << 20)

@@ -81,15 +81,6 @@ def test_where_nothing_is_told_there_is_one_curve() -> None:
         assert not {"knee shared", "iTLB split"} & set(found)
 
 
-def test_no_probes_are_as_no_conditions() -> None:
-    """A table without probes is analysed as one whose samples are medians of nothing else."""
-    table = samples(rounds=8)
-    without = CodeTable(table.drop(columns=PROBES))
-    assert without.core_states is None
-    assert CodeTable.shared(table.drop(columns=PROBES)) is None
-    assert len(without.blocks) == 8
-
-
 def knees(*size_kib: tuple[float, float, float]) -> Knees:
     flat = Interval(0.0, -0.1, 0.1)
     found = tuple(Knee(Interval(*one), Interval(0.5, 0.4, 0.6), 0.01) for one in size_kib)
@@ -189,15 +180,6 @@ def test_on_a_virtual_machine_code_beyond_the_own_caches_makes_no_core_slow(
 
 
 # --- what a table may lack -----------------------------------------------------------------------
-
-
-def test_samples_of_a_program_have_no_probes_and_count() -> None:
-    made = samples(rings=False, rounds=16)
-    program = made["backing"] == "thp"
-    made.loc[program, [*PROBES, "cpu_time_ns"]] = np.nan
-    table = CodeTable(made)
-    assert table.core_states is not None
-    assert np.isfinite(table.values("random", "thp")).all()
 
 
 def test_cpu_times_may_be_missing() -> None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import numpy as np
 import pytest
 
 from perflib.experiments.contention import KINDS, ContentionParams, experiment
 from perflib.experiments.contention.measure import ContentionTrials, core_sets, distance
-from perflib.lab.theme import figures as figures_of
-from perflib.lab.theme import png
 from perflib.machine.hardware.caches import Cache
-from tests.experiments.contention.contention_samples import SETS, SHARED_NS, run_of, samples
+from tests.experiments.contention.contention_samples import SETS, run_of, samples
 from tests.experiments.topologies import places
 
 CPUS = sorted(os.sched_getaffinity(0))
@@ -70,11 +67,6 @@ def test_pairs_at_each_distance_then_more_and_more_cores_siblings_last() -> None
         (tuple(range(8)), "far"),
         (tuple(range(16)), "far"),
     ]
-
-
-def test_two_cores_and_one_are_contended_for_once() -> None:
-    assert core_sets([3, 5], places({3: 0, 5: 0}), ()) == [((3,), "none"), ((3, 5), "node")]
-    assert core_sets([3], places({3: 0}), ()) == [((3,), "none")]
 
 
 def test_of_128_cores_there_are_few_sets() -> None:
@@ -137,30 +129,6 @@ def test_one_core_runs_and_says_what_it_lacks() -> None:
 
 
 # --- figures -------------------------------------------------------------------------------------
-
-
-def test_figures_show_the_tables() -> None:
-    four = (*SETS, ((0, 1, 2, 3), "node"))
-    run = run_of(samples(3, sets=four, one_line=0.5, shared_ns=SHARED_NS, rounds=6))
-    found = experiment.figures(run)
-    assert found.keys() == set(experiment.plots)
-    frame = experiment.derived(run)["cost"]()
-    (cost,) = found["cost"].axes
-    assert [label.get_text() for label in cost.get_yticklabels()] == list(KINDS)
-    marks = {str(one.get_label()): one for one in cost.containers}
-    drawn = marks["CPUs 0-3 (node)"][0].get_xdata()
-    assert np.asarray(drawn, float) == pytest.approx(
-        frame[frame["cpus"] == "0-3"]["operation_ns"].to_numpy()
-    )
-    assert "cpu0 alone" in marks
-    curves = {str(one.get_label()) for axes in found["scaling"].axes for one in axes.containers}
-    assert curves == set(KINDS)
-    ticks = {tick.get_text() for axes in found["scaling"].axes for tick in axes.get_yticklabels()}
-    assert ticks
-    assert all(float(one) > 0 for one in ticks)  # plain numbers, not formulas
-    (shares,) = found["shares"].axes
-    assert len(shares.containers) == 4
-    assert png(figures_of(run)["cost"]).startswith(b"\x89PNG")
 
 
 def test_with_two_numbers_of_cores_there_is_no_curve_and_with_one_no_share() -> None:

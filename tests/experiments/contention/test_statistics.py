@@ -13,14 +13,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perflib.experiments.contention import KINDS, experiment
+from perflib.experiments.contention import KINDS
 from perflib.experiments.contention.table import ContentionTable, valid
 from tests.experiments.contention.contention_samples import (
     ALONE_NS,
     SETS,
     SHARED_NS,
     findings,
-    run_of,
     samples,
 )
 
@@ -115,12 +114,6 @@ def test_a_core_that_is_slow_by_itself_is_no_lock_s_victim() -> None:
     assert found["own_lines_slower"][0].verdict == "refuted", "it is compared with itself"
 
 
-def test_pairs_at_each_distance_and_all_cores_have_their_verdicts() -> None:
-    found = findings(samples(8, sets=FOUR, one_line=0.5))["false_sharing"]
-    assert [one.about["cpus"] for one in found] == ["0-1", "0,2", "0-3"]
-    assert {one.verdict for one in found} == {"supported"}
-
-
 # --- what is not there ---------------------------------------------------------------------------
 
 
@@ -156,27 +149,6 @@ def test_one_core_is_a_clear_sentence() -> None:
     found = findings(samples(12, sets=SETS[:1]))
     assert list(found) == ["false_sharing"]
     assert "There is one core only" in found["false_sharing"][0].reason
-
-
-def test_the_tables_hold_what_findings_say() -> None:
-    rows = samples(15, one_line=0.5, shared_ns=SHARED_NS)
-    run, found = run_of(rows), findings(rows)
-    made = {name: table() for name, table in experiment.derived(run).items()}
-    assert made.keys() == set(experiment.tables)
-    cost = {(row["kind"], row["cpus"]): row for row in made["cost"].to_dict("records")}
-    row = cost["one_line", "0-1"]
-    assert row["over_control_percent"] == pytest.approx(found["false_sharing"][0].effect)
-    assert row["operation_ns"] == pytest.approx(2 * row["gap_ns"])
-    together = {one.about["kind"]: one for one in found["slower_together"]}
-    row = cost["cas", "0-1"]
-    assert 2 * (1 + together["cas"].effect / 100) == pytest.approx(
-        1 + row["over_alone_percent"] / 100
-    )
-    shares = made["shares"].set_index(["kind", "cpu"])["share_percent"]
-    assert shares.groupby("kind").mean().between(99.999, 100.001).all()
-    levels = experiment.levels(run)
-    assert len(levels) == len(cost)
-    assert set(levels["unit"]) == {"ns"}
 
 
 @pytest.mark.parametrize(

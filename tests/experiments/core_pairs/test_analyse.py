@@ -108,14 +108,6 @@ def test_too_little_to_say_anything() -> None:
     assert (one_core.verdict, one_core.effect) == ("inconclusive", 0.0)
 
 
-def test_one_core_of_each_node_shows_two_groups_by_its_own_memory() -> None:
-    """Its loads from its own memory are faster than from the other's."""
-    found = groups_of(samples(ONE_OF_EACH, noise=0.02))
-    assert (found.verdict, found.effect) == ("supported", 2.0)
-    assert codes(found) == ["far"]
-    assert found.facts["latencies"] == pytest.approx((220, 360), 0.02)
-
-
 def test_two_cores_without_a_diagonal_show_nothing() -> None:
     table = samples(ONE_OF_EACH, noise=0.02, missing=np.eye(2, dtype=bool))
     found = groups_of(table)
@@ -200,32 +192,12 @@ def test_the_kernel_names_the_groups_of_the_amd_server(amd: pd.DataFrame) -> Non
     assert found.evidence["kernel"]["package"] == ["0-23", "24-47"]
 
 
-def test_the_kernel_names_the_nodes_of_the_intel_server(intel: pd.DataFrame) -> None:
-    found = kernel_of(intel, machine(TWO_NODES))
-    assert (found.verdict, codes(found)) == ("supported", ["alike"])
-    assert (found.facts["count"], found.facts["kind"]) == (2, "node")
-
-
 def test_a_kernel_that_knows_of_one_node_only(intel: pd.DataFrame) -> None:
     """As in a virtual machine whose host hides its sockets."""
     found = kernel_of(intel, machine([0] * 16))
     assert (found.verdict, codes(found)) == ("refuted", ["unlike"])
     assert found.effect < 60
     assert "1 by node" in found.facts["named"]
-
-
-def test_a_kernel_that_names_other_cores(intel: pd.DataFrame) -> None:
-    assert kernel_of(intel, machine([0, 1] * 8)).verdict == "refuted"
-
-
-def test_two_cores_of_two_nodes_of_which_the_kernel_names_one() -> None:
-    """The case that the comparison is there to catch; each core is a 'core' of the kernel's."""
-    table = samples(ONE_OF_EACH, noise=0.02)
-    hidden = kernel_of(table, machine([0, 0]))
-    assert (hidden.verdict, hidden.effect) == ("refuted", 0.0)
-    assert "core" not in hidden.evidence["kernel"]
-    named = kernel_of(table, machine([0, 1]))
-    assert (named.verdict, named.facts["kind"]) == ("supported", "node")
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -237,12 +209,6 @@ def test_null_noise_that_could_hide_groups_says_nothing_of_the_kernel(
     found = kernel_of(table, machine([0] * cores))
     assert found.verdict == "inconclusive"
     assert found.reasons == groups_of(table).reasons
-
-
-def test_one_group_and_one_node_agree() -> None:
-    found = kernel_of(samples(flat(2), rounds=24, noise=0.02), machine([0, 0]))
-    assert (found.verdict, found.effect) == ("supported", 100.0)
-    assert (found.facts["count"], found.facts["kind"]) == (1, "node")
 
 
 def test_one_group_where_the_kernel_names_two() -> None:
@@ -258,16 +224,6 @@ def test_of_which_kind_one_group_should_be() -> None:
     shared = machine([0] * 16, cache_of=TWO_NODES)
     assert kernel_of(quiet, shared).verdict == "supported"
     assert kernel_of(quiet, shared, "last-level cache").verdict == "refuted"
-
-
-def test_hardware_threads_of_a_core_are_groups_that_the_kernel_names() -> None:
-    threads = np.arange(8) // 2
-    table = samples(np.where(threads[:, None] == threads, 20.0, 60.0), noise=0.02)
-    described = machine([0] * 8)
-    for place in described["cpus"]:
-        place["siblings"] = [place["cpu"] // 2 * 2, place["cpu"] // 2 * 2 + 1]
-    found = kernel_of(table, described)
-    assert (found.verdict, found.facts["kind"]) == ("supported", "core")
 
 
 def test_nothing_is_known_of_the_machine(intel: pd.DataFrame) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
@@ -57,31 +56,6 @@ def legend(figure: Figure) -> list[str]:
     return [text.get_text() for one in figure.legends for text in one.get_texts()]
 
 
-def test_the_matrix_with_units_and_sides() -> None:
-    cells = cells_of(samples(INTEL))
-    figure = drawn(cells)
-    axes = figure.axes[0]
-    assert np.asarray(cells_in(figure).get_array()) == pytest.approx(cells.matrix)
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("CPU that asks", "CPU that has it")
-    assert figure.axes[1].get_ylabel().startswith("latency (cycles)\n(95 % intervals of cells: ±")
-    assert len(words(figure)) == 256
-    assert legend(figure) == []
-
-
-def test_few_cells_have_their_intervals_written_into_them() -> None:
-    figure = drawn(cells_of(samples(flat(2), rounds=10)))
-    assert len(words(figure)) == 4
-    assert all("±" in text for text in words(figure))
-    assert not any("±" in text for text in words(drawn(cells_of(samples(flat(2), rounds=1)))))
-
-
-def test_many_cores_have_no_numbers_and_fewer_ticks() -> None:
-    figure = drawn(cells_of(samples(flat(64), rounds=1)))
-    assert words(figure) == []
-    ticks = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
-    assert ticks == [str(cpu) for cpu in range(0, 64, 4)]
-
-
 def test_missing_cells_are_hatched_and_named() -> None:
     cells = cells_of(samples(INTEL, missing=[(2, 3), *((cpu, 9) for cpu in range(16))]))
     figure = drawn(cells)
@@ -115,21 +89,6 @@ def test_lines_where_places_end_and_the_names_of_what_they_part() -> None:
     assert words(figure)[-2:] == ["node 0", "node 1"]
     assert legend(figure) == ["node", "cache"]
     assert figure.axes[0].get_xticklabels()[0].get_text() == "15"
-
-
-def test_the_cores_put_together_by_their_groups() -> None:
-    """Every second core is of the other socket."""
-    parts = np.arange(8) % 2
-    figure = grouped(cells_of(samples(np.where(parts[:, None] == parts, 220.0, 360.0))))
-    ticks = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
-    assert ticks == ["0", "2", "4", "6", "1", "3", "5", "7"]
-    near, far = legend(figure)
-    assert "12 pairs" in near
-    assert "16 pairs" in far
-    assert "cycles" in far
-    shown = np.asarray(cells_in(figure).get_array())
-    assert (shown[:4, :4] == 0).all()
-    assert (shown[:4, 4:] == 1).all()
 
 
 @pytest.mark.parametrize(("cycles", "rows"), [(INTEL, 3), (flat(2), 2), (AMD, 6)])

@@ -72,15 +72,6 @@ def test_a_slow_core_is_named_in_half_a_matrix(half: str) -> None:
     assert named.count([13]) >= 2
 
 
-@pytest.mark.parametrize("half", HALVES)
-def test_that_the_matrix_is_half_is_said(half: str) -> None:
-    (said,) = (one for one in findings(half, 1) if one.of is PARTNERS)
-    assert said.verdict == "supported"
-    assert said.plain.startswith("50% of the matrix is there")
-    assert said.reasons[0].code == "half"
-    assert not [one for one in findings("whole", 1) if one.of is PARTNERS]
-
-
 def test_a_core_with_few_pairs_is_not_judged() -> None:
     """A line that is taken is the requester's: the last cores of a triangle request too few."""
     found = findings("lower", 1, what="modified load")

@@ -84,14 +84,6 @@ def test_a_reference_of_zero_has_no_relative_error() -> None:
 # --- beside the scatter --------------------------------------------------------------------------
 
 
-def test_the_scatter_is_that_of_the_reference_from_run_to_run() -> None:
-    (row,) = rows_of(counts([100, 110], [100, 110]))
-    assert row["average_error_percent"] == 0
-    assert row["scatter_average_percent"] == pytest.approx((10 + 100 / 11) / 2)
-    assert not row["repeatable"]
-    assert rows_of(counts([100, 101], [100, 110]))[0]["repeatable"]
-
-
 def test_the_scatter_is_also_that_of_rounds_which_the_mode_lacks() -> None:
     table = counts([100, 101, 150], [100, 101, 150])
     lacking = table[(table["mode"] == ONE_SET) | (table["round"] < 2)]
@@ -105,13 +97,6 @@ def test_two_rounds_that_agree_say_nothing_of_few_counts(plain: float, repeatabl
     (row,) = rows_of(counts([plain, plain], [2 * plain, 2 * plain]))
     assert row["average_error_percent"] == 100
     assert row["repeatable"] is repeatable
-
-
-def test_a_single_run_knows_no_scatter_and_no_interval() -> None:
-    (row,) = rows_of(counts([100], [110]))
-    assert row["average_error_percent"] == pytest.approx(10)
-    assert np.isnan([row["error_percent_low"], row["scatter_average_percent"]]).all()
-    assert row["repeatable"]
 
 
 def test_what_was_not_counted_has_no_row() -> None:

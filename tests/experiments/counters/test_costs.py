@@ -10,8 +10,8 @@ import pytest
 
 from perflib.experiments import get
 from perflib.experiments.counters.analyse import CountersTable
-from perflib.experiments.counters.costs import by_slices, by_trials, cost_of_counting
-from perflib.experiments.counters.modes import ALONE, ONE_SET, SAMPLED
+from perflib.experiments.counters.costs import by_slices, cost_of_counting
+from perflib.experiments.counters.modes import ONE_SET, SAMPLED
 from perflib.model.finding import Finding
 from tests.experiments.counters.busy import MODES, slices, whole_jobs
 from tests.experiments.judged import made_run, supported
@@ -102,11 +102,3 @@ def test_slices_that_were_all_counted_cost_nothing_that_is_known() -> None:
     table = slices(np.random.default_rng(9))
     assert by_slices(table[table["counted"] == 1], "cpu_time_ns").empty
     assert by_slices(table.assign(cpu=-1), "cpu_time_ns").empty
-
-
-def test_whole_jobs_are_compared_within_rounds() -> None:
-    table = whole_jobs(np.random.default_rng(9))
-    ratios = by_trials(table, "cpu_time_ns")
-    assert len(ratios) == 6 * 2 * len(MODES)
-    assert ALONE not in set(ratios["mode"])
-    assert by_trials(table[table["mode"] != ALONE], "cpu_time_ns").empty

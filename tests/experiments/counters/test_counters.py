@@ -15,7 +15,7 @@ import pytest
 from perflib.experiments import get
 from perflib.experiments.counters import CountersParams
 from perflib.experiments.counters.analyse import CountersTable
-from perflib.experiments.counters.claims import COSTS, MISCOUNTS, MISSES
+from perflib.experiments.counters.claims import MISCOUNTS, MISSES
 from perflib.experiments.counters.modes import (
     ALONE,
     KERNEL,
@@ -166,21 +166,6 @@ def test_the_threshold_decides_what_is_wrong() -> None:
     assert findings(table, error_percent=20.0)["rotated×3"].verdict == "refuted"
 
 
-def test_costs_go_by_cpu_time_and_report_the_wall_time_too() -> None:
-    found = findings(samples(cost={ROTATED: 0.03, SAMPLED: 0.01}))
-    assert supported(found.values()) == ["rotated×1 cost", "rotated×3 cost"]
-    assert found["rotated×1 cost"].of is COSTS
-    assert found["rotated×1 cost"].facts["time"] == "CPU time"
-    assert found["rotated×1 cost"].low < 3 < found["rotated×1 cost"].high
-    evidence = found["rotated×1 cost"].evidence
-    assert set(evidence) == {"batches", "CPU time, percent", "wall time, percent"}
-    low, high = evidence["wall time, percent"][1:]
-    assert high - low > 3 * (found["rotated×1 cost"].high - found["rotated×1 cost"].low)
-    assert found["sampled×1 cost"].verdict == "refuted"
-    strict = findings(samples(cost={SAMPLED: 0.01}), sampling_percent=0.5)
-    assert strict["sampled×1 cost"].verdict == "supported"
-
-
 def test_missed_readings_are_reported() -> None:
     run = run_of(samples(missed={SAMPLED: 0.2}))
     found = {finding.subject: finding for finding in COUNTERS.analyse(run)}
@@ -207,15 +192,6 @@ def test_precision_is_that_of_the_cost_with_the_fewest_jobs() -> None:
     widest = ((mine["cost_percent_high"] - mine["cost_percent_low"]) / 2).max()
     assert CountersTable(table).half_width == pytest.approx(widest)
     assert 0 < widest < 1
-
-
-def test_an_event_of_two_sets_is_two_events() -> None:
-    table = samples(rounds=3)
-    again = table[table["event"] == CALLS].assign(set="faults")
-    both = CountersTable(pd.concat([table, again]))
-    assert {f"{CALLS} (software)", f"{CALLS} (faults)"} < set(both.errors["event"])
-    with pytest.raises(UserError, match="more than once"):
-        _ = CountersTable(pd.concat([table, table])).errors
 
 
 def test_rows_without_a_count_are_no_zero() -> None:
@@ -269,26 +245,6 @@ def test_a_table_that_cannot_be_analysed_is_refused(
         analyse()
 
 
-# --- figures -------------------------------------------------------------------------------------
-
-
-def test_figures_show_modes_and_jobs_with_units() -> None:
-    drawn = COUNTERS.figures(run_of(samples(error={ROTATED: 0.3})))
-    assert list(drawn) == ["errors", "costs"]  # no series without provenance
-    assert [axes.get_title() for axes in drawn["errors"].axes] == [
-        "1 job",
-        "3 jobs at once",
-    ]
-    axes = drawn["errors"].axes[0]
-    assert {label.get_text() for label in axes.get_yticklabels()} == {CALLS, "context-switches"}
-    assert "%" in axes.get_xlabel()
-    _, labels = axes.get_legend_handles_labels()
-    assert {ROTATED, KERNEL, SAMPLED, "two runs of one set at a time"} < set(labels)
-    costs = drawn["costs"].axes
-    assert [panel.get_title() for panel in costs] == ["CPU time", "wall time"]
-    assert [t.get_text() for t in costs[0].get_xticklabels()] == list(MODES[1:])
-
-
 # --- the schedule --------------------------------------------------------------------------------
 
 
@@ -306,12 +262,6 @@ def test_only_sets_of_which_nothing_is_counted_are_left_out() -> None:
     found, absent = countable(asked)
     assert found == ["software"]
     assert absent == {"none": "absent in user space: only the kernel makes this event"}
-
-
-def test_lists_are_written_with_commas() -> None:
-    made = CountersParams.parse(["jobs=1,3", "sets=software, faults"])
-    assert (made.jobs, made.sets) == ([1, 3], ["software", "faults"])
-    assert CountersParams.make({"jobs": 2}).jobs == [2]
 
 
 # --- measuring, for real -------------------------------------------------------------------------

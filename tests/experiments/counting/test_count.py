@@ -18,7 +18,7 @@ import pytest
 from perflib import experiments
 from perflib.cli.count_table import lines_of
 from perflib.experiments.counting import measure
-from perflib.experiments.counting.analyse import rates, totals
+from perflib.experiments.counting.analyse import totals
 from perflib.experiments.counting.events import chosen
 from perflib.instruments.counters.counting import Counting
 from perflib.instruments.counters.groups import countable
@@ -96,11 +96,6 @@ def test_what_slept_all_the_time_has_counts_of_zero() -> None:
     assert (row["scaled"], row["complete_percent"]) == (0.0, 100.0)
 
 
-def test_an_event_in_two_sets_is_told_apart() -> None:
-    both = pd.concat([samples({"a": 50.0}), samples({"a": 70.0}).assign(set="other")])
-    assert {one.subject for one in analysed(both)} == {"a in made", "a in other"}
-
-
 def test_each_cpu_by_itself() -> None:
     both = pd.concat([samples({"a": 50.0}).assign(cpu=0), samples({"a": 70.0}).assign(cpu=1)])
     found = {one.subject: one.effect for one in analysed(both)}
@@ -143,12 +138,6 @@ def test_the_table_of_a_terminal() -> None:
     assert not any("\x1b" in line for line in lines)
     assert lines_of(samples({})) == lines[:1]
     assert "not seen" in lines_of(samples({"a": 1.0}).assign(on_ns=0.0))[1]
-
-
-def test_rates_are_of_the_time_that_was_counted() -> None:
-    table = samples({"a": 10.0}, bins=2).assign(value=[4.0, 8.0], elapsed_ns=[SECOND, 4 * SECOND])
-    table["all_ns"] = table["on_ns"] = table["elapsed_ns"]
-    assert rates(table)["per_s"].tolist() == [4.0, 2.0]
 
 
 # --- what is asked -------------------------------------------------------------------------------

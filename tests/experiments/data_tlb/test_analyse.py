@@ -8,10 +8,9 @@ import math
 import pandas as pd
 import pytest
 
-from perflib.experiments.data_tlb import experiment
-from perflib.experiments.data_tlb.analyse import findings, rise_of, tables
+from perflib.experiments.data_tlb.analyse import findings, rise_of
 from perflib.experiments.data_tlb.measure import numbers
-from perflib.experiments.data_tlb.table import Entries, Rise, TlbTable
+from perflib.experiments.data_tlb.table import Entries, Rise
 from perflib.experiments.data_tlb.ways import find_ways
 from perflib.framework.knees import at_level, no_knee
 from perflib.model.finding import Finding
@@ -117,15 +116,6 @@ def test_control_against_control_shows_no_knee() -> None:
     found = findings(run_of(pd.concat([even, odd]), tlb(1, 96, 6), tlb(2, 1536, 12)))
     assert not any(one.evidence["begins_pages"] for one in found)
     assert all(one.verdict != "supported" for one in found)
-
-
-def test_several_cores_are_batches_of_one_machine() -> None:
-    made = MACHINES["oldest of all"]
-    table = TlbTable(made.samples(rounds=10, cores=2))
-    assert table.array.cores == (0, 1)
-    assert len(table.log_rise("4k")) == 2 * (table.array.batches.max() + 1)
-    rises = table.rises("4k")
-    assert [rise.half.low <= n <= rise.half.high for rise, n in zip(rises, (64, 2048), strict=True)]
 
 
 def test_what_is_not_reported_stays_open_and_what_is_published_is_marked() -> None:
@@ -303,26 +293,6 @@ def test_ways_from_what_fits() -> None:
 
 
 # --- tables and what is refused ------------------------------------------------------------------
-
-
-def test_tables_hold_what_is_found() -> None:
-    made = Machine(((SETS, 1.75), (SECOND, 12.0)), strides=STRIDES, drift=0.0, burst_share=0.0)
-    run = run_of(made.samples(), tlb(1, 96, 6), tlb(2, 1536, 12))
-    made_tables = {name: make() for name, make in tables(run).items()}
-    assert set(made_tables) == set(experiment.tables)
-    knees = made_tables["knees"]
-    assert knees["cost_ns"].tolist() == pytest.approx([1.75, 12], rel=0.05)
-    assert (knees["half_pages_low"] <= [96, 1536]).all()
-    assert (knees["half_pages_high"] >= [96, 1536]).all()
-    loads = made_tables["loads"]
-    away = loads["spread_ns"] - loads["packed_ns"] - loads["extra_ns"]
-    assert away.abs().median() < 0.05
-    assert made_tables["entries"].to_dict("list") == {
-        "backing": ["4k", "4k"], "level": [1, 2], "entries": [96, 1536],
-        "origin": ["CPUID", "CPUID"],
-    }  # fmt: skip
-    ways = made_tables["ways"].groupby("stride")["fit_pages_low"].first()
-    assert ways.loc[[16, 32, 64]].tolist() == [6, 6, 6]
 
 
 def test_pages_of_4_kib_that_are_far_apart_only_say_nothing_of_ways() -> None:

@@ -42,14 +42,6 @@ def params(**given: Any) -> Any:
     return experiment.params({**TINY, **given})
 
 
-# --- parameters ----------------------------------------------------------------------------------
-
-
-def test_strides_are_written_as_text_and_may_be_none() -> None:
-    assert params(strides="4,16").strides == [4, 16]
-    assert params(strides=[]).strides == []
-
-
 # --- how many pages ------------------------------------------------------------------------------
 
 

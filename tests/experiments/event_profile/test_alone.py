@@ -123,14 +123,6 @@ def test_the_event_takes_as_long_as_on_a_core_that_is_alone() -> None:
     assert 40 < longer.reasons[-1].numbers["alone"] < 100
 
 
-def test_periods_of_a_trial_add_up_to_what_the_event_takes_alone() -> None:
-    table, percent = alone(of(1, (0.0, 0.6)))
-    assert 40 < percent < 100
-    sums = table.groupby(["round", "core"])["period"].sum()
-    whole = 250 * SLICES * SLICE_NS
-    assert sums.to_numpy() == pytest.approx(whole, rel=0.1)
-
-
 def test_samples_between_slices_are_left_out_and_old_tables_as_they_are() -> None:
     table = of(1, (0.3, 0.7))
     between = table.assign(**dict.fromkeys(SLICE_COLUMNS, np.nan))

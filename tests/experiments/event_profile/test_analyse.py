@@ -14,7 +14,6 @@ import pytest
 from perflib.experiments import get
 from perflib.experiments.event_profile.analyse import (
     CoreProfiles,
-    compare,
     findings,
     profiled,
     unseen_percent,
@@ -52,19 +51,6 @@ def as_measured() -> pd.DataFrame:
 
 
 # --- the table -----------------------------------------------------------------------------------
-
-
-def test_a_runs_samples_are_a_profile_again_with_copies_as_one() -> None:
-    made = profiled(as_measured())
-    for name in ("symbol", "stack", "object", "event", "comm"):
-        assert isinstance(made[name].dtype, pd.CategoricalDtype)
-    assert made["ip"].dtype == np.uint64
-    assert made["ip"].iloc[0] == 2**64 - 5
-    assert set(made["symbol"]) == {"kv_next", "sin"}
-    assert set(made["stack"]) == {"main;kv_step;kv_next", "main;sin"}
-    assert made["configuration"].unique().tolist() == ["cpu0", "cpu1"]
-    whole = flat(made).set_index("function")["total_samples"]
-    assert whole.to_dict() == {"main": 200, "kv_step": 100, "kv_next": 100, "sin": 100}
 
 
 @pytest.mark.parametrize("kind", ["run", "parquet", "csv"])
@@ -145,41 +131,7 @@ def test_of_several_events_one_is_named() -> None:
     assert len(profiled(table, "cycles")) == len(table)
 
 
-@pytest.mark.parametrize(
-    ("event", "period", "unit"),
-    [
-        ("cpu-clock", 5, "ns"),
-        ("task-clock:u", 5, "ns"),
-        ("cycles:upp", 5, "cycles"),
-        ("cpu-clock", -1, "samples"),
-        (None, 5, "of its unit"),
-    ],
-)
-def test_the_unit_is_the_events(event: str | None, period: int, unit: str) -> None:
-    table = pd.DataFrame({"symbol": ["f"], "period": [period]})
-    if event is not None:
-        table["event"] = event
-    assert unit_of(profiled(table)) == unit
-
-
-def test_a_runs_trials_are_repetitions_of_one_configuration() -> None:
-    first, second = run_of(samples(rounds=3)), run_of(samples(rounds=4))
-    second.id = "s"
-    longer = compare(first, second)[0]
-    assert longer.about == {"core": "", "first": "r", "second": "s"}
-    assert (longer.evidence["rounds"], longer.evidence["rounds_dropped"]) == (6, 2)
-
-
 # --- which core is the reference -----------------------------------------------------------------
-
-
-def test_reference_is_the_plans_or_what_a_user_says() -> None:
-    table = samples(rounds=3)
-    run = run_of(table, reference_core=None)
-    assert CoreProfiles(run).others == ["cpu1"]
-    assert CoreProfiles(run_of(table, reference_core=1)).others == ["cpu0"]
-    run.provenance["plan"] = {"cores": [0, 1], "reference": 1}
-    assert CoreProfiles(run).others == ["cpu0"]
 
 
 def test_reference_that_is_not_in_a_users_table_is_an_error() -> None:
@@ -252,31 +204,3 @@ def test_of_one_core_nothing_is_compared() -> None:
 
 def test_old_runs_have_their_parameters_under_todays_names() -> None:
     assert run_of(samples(rounds=3), dearer_core=1).params["costlier_core"] == 1
-
-
-# --- the tables ----------------------------------------------------------------------------------
-
-
-def test_trials_say_what_was_missed_and_how_many_samples_they_have() -> None:
-    table = samples(rounds=3)
-    trials = CoreProfiles(run_of(table)).trials()
-    assert len(trials) == 6
-    assert trials["samples"].sum() == len(table)
-    assert (trials["missed_ms"] == 0.1).all()
-    left = 100 * (1 - trials["missed_ms"] / trials["event_ms"])
-    assert trials["covered_percent"].to_numpy() == pytest.approx(left.to_numpy())
-
-
-def test_the_tables_of_a_comparison_have_a_row_for_each_function_and_core() -> None:
-    run = run_of(samples(6, costlier={(1, "kv_locate"): 0.3}))
-    made = {name: make() for name, make in get("event_profile").derived(run).items()}
-    cores = ["additional_time_cpu1", "cost_cpu1"]
-    assert list(made) == ["profile", "flat", "modules", *cores, "trials", "time_line"]
-    additional = made["additional_time_cpu1"]
-    assert additional["function"][0] == "kv_locate"
-    assert additional["unit"].unique().tolist() == ["ns"]
-    assert (additional["visible_percent"] > 0).all()
-    cost = made["cost_cpu1"]
-    assert cost.groupby("core").size().to_dict() == {"cpu0": 11, "cpu1": 11}
-    assert (cost["cost_low"] <= cost["cost"]).all()
-    assert made["time_line"]["time_ms"].between(0, made["time_line"]["event_ms"]).all()

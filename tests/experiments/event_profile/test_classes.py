@@ -5,7 +5,6 @@ from __future__ import annotations
 import pandas as pd
 
 from perflib.experiments import get
-from perflib.experiments.event_profile.classes import classes_of
 from perflib.model.run import Run
 from tests.experiments.event_profile.profiles import samples
 
@@ -37,14 +36,6 @@ def test_null_no_class_has_a_function_that_stands_out() -> None:
         found = EVENT.analyse(run_of(**parts))
         named += any(one.of.name == "stands_out" and one.verdict == "supported" for one in found)
     assert named <= 3  # 0.05 of 12 runs are expected: more than 3 in one of 2000 such tests
-
-
-def test_a_run_of_one_class_and_one_of_before_are_as_they_were() -> None:
-    one = run_of(Zee=samples(3, rounds=4))
-    assert list(classes_of(one)) == [""]
-    before = Run(one.id, one.experiment, one.params, one.samples.drop(columns="event_name"), {})
-    assert [f.to_dict() for f in EVENT.analyse(before)] == [f.to_dict() for f in EVENT.analyse(one)]
-    assert EVENT.derived(before).keys() == EVENT.derived(one).keys()
 
 
 def test_classes_may_be_called_anything() -> None:

@@ -76,39 +76,7 @@ def test_an_event_is_a_number_or_a_name() -> None:
     assert again == make(event=8)
 
 
-def test_one_event_of_a_pmu_may_have_commas() -> None:
-    assert make(sampled_event="cpu/event=0x3c,umask=0/").sampled_event is not None
-
-
 # --- the plan ------------------------------------------------------------------------------------
-
-
-@needs_perf
-def test_the_plan_measures_nothing_and_the_pilot_adds_the_repeats(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    piloted: list[tuple[object, ...]] = []
-
-    def repeats_for(*words: object) -> int:
-        piloted.append(words)
-        return 4321
-
-    monkeypatch.setattr(measure, "repeats_for", repeats_for)
-    params = make(**SHORT | {"reference_core": CORES[-1], "event": 5, "seed": 3})
-    plan = EVENT.plan(params)
-    assert not piloted
-    assert json.loads(json.dumps(plan)) == plan
-    assert (plan["cores"], plan["reference"]) == (CORES, CORES[-1])
-    assert plan["copies"] > 1
-    found = EVENT.pilot(params, plan)
-    assert found["repeats"] == 4321
-    assert found["slice_steps"] >= 1  # a whole event, as it is so short
-    (program, *rest), *again = piloted
-    assert again  # the fastest pilot counts
-    assert all(words == (program, *rest) for words in again)
-    assert Path(str(program)).is_file()
-    assert rest == ["5", 3, 100.0, params.conditions(CORES[0])]
-    assert EVENT.plan(make(**SHORT))["reference"] == CORES[0]
 
 
 @needs_perf

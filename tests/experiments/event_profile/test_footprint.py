@@ -113,38 +113,6 @@ def test_eight_times_the_copies_are_found_though_no_function_stands_out(core: in
     assert "or less" in less.plain
 
 
-def test_evidence_is_of_as_many_samples_of_both() -> None:
-    table = profile(copies={1: 32})
-    evidence = found_in(table).evidence
-    assert evidence["rounds"] == 12
-    assert evidence["samples"] == 11 * COUNTS[1]  # all but one round's, of the core that has fewer
-    lines = evidence["lines"]
-    assert lines[1] > 2 * lines[0]
-    assert evidence["code_bytes"] == [64 * count for count in lines]
-    distinct = table[["symbol"]].assign(line=table["offset"] // 64).groupby(table["core"])
-    assert lines[1] < len(distinct.get_group(1).drop_duplicates())
-    assert found_in(table).about == {"core": "", "first": "cpu0", "second": "cpu1"}
-
-
-def test_every_core_has_its_finding() -> None:
-    findings = code_size(EVENT.analyse(run_of(profile(cores=3, copies={2: 32}))))
-    assert [(one.subject, one.verdict) for one in findings] == [
-        ("cpu1 code size", "refuted"),
-        ("cpu2 code size", "supported"),
-    ]
-    assert findings[1].about == {"core": "cpu2", "first": "cpu0", "second": "cpu2"}
-
-
-def test_two_runs_of_two_builds_are_compared() -> None:
-    first = run_of(profile(1), "first")
-    second = run_of(profile(2, copies={0: 32, 1: 32}), "second")
-    (finding,) = code_size(EVENT.compare(first, second))
-    assert (finding.verdict, finding.subject) == ("supported", "code size")
-    assert finding.about == {"core": "", "first": "first", "second": "second"}
-    (same,) = code_size(EVENT.compare(first, run_of(profile(3), "same")))
-    assert same.verdict == "refuted"
-
-
 def test_the_kernels_code_is_not_the_events() -> None:
     table = profile()
     interrupts = profile(9, copies={1: 400})

@@ -12,8 +12,6 @@ import pytest
 
 from perflib.experiments import get
 from perflib.experiments.kv_per_core.measure import KernelTrials, chunks_of
-from perflib.experiments.kv_per_core.table import kv_table
-from perflib.framework.plots import core_style
 from perflib.kernels import build
 from perflib.machine.settings import changes
 from perflib.measure.conditions import Conditions
@@ -57,21 +55,6 @@ def test_null_bursts_are_interference_and_not_slowness() -> None:
     assert found["cpu1 interference"].verdict == "refuted"
 
 
-def test_slowness_and_interference_of_one_core_are_two_numbers() -> None:
-    table = samples(3, cores=2, rounds=300, slow={1: 0.05}, burst_share={1: 0.2})
-    found = findings(table)
-    assert found["cpu1"].verdict == "supported"
-    assert found["cpu1"].low < 5 < found["cpu1"].high
-    assert 10 < found["cpu1 interference"].effect < 40
-
-
-def test_a_few_slow_events_are_told_from_all() -> None:
-    found = findings(samples(slow={1: 0.5}, slow_events=(3, 7), rounds=100))
-    assert found["cpu1"].evidence["events_slower_share"] == pytest.approx(0.1)
-    assert set(found["cpu1"].evidence["slowest_events"][:2]) == {3, 7}
-    assert "Only 10% of the events" in found["cpu1"].reason
-
-
 def test_a_slowdown_below_the_threshold_is_refuted_and_above_it_supported() -> None:
     table = samples(slow={0: 0.03}, noise=0.005, rounds=100)
     assert findings(table)["cpu0"].verdict == "supported"
@@ -110,15 +93,6 @@ def test_time_without_the_core_is_said_to_be_sharing() -> None:
     assert "the core itself" in findings(table)["cpu1"].reason
 
 
-def test_where_a_slow_core_lies_is_said() -> None:
-    params = KV.Params.make({}).model_dump(mode="json")
-    places = [{"cpu": cpu, "where": f"package {cpu // 2}"} for cpu in range(4)]
-    run = Run("r", KV.name, params, samples(slow={2: 0.12}), {"machine": {"cpus": places}})
-    named = [f for f in KV.analyse(run) if f.verdict == "supported"]
-    assert [f.evidence["where"] for f in named] == ["package 1"]
-    assert named[0].reason.endswith("It is package 1.")
-
-
 def test_one_core_or_one_round_compares_nothing() -> None:
     assert findings(samples(cores=1))["cpu0"].verdict == "inconclusive"
     assert findings(samples(cores=2, rounds=1))["cpu1"].verdict == "inconclusive"
@@ -153,35 +127,6 @@ def test_two_runs_of_equal_machines_do_not_differ_and_of_unequal_do() -> None:
     moved = Run("d", KV.name, params, same.samples.assign(event=same.samples["event"] + 1000))
     with pytest.raises(UserError, match="no event in common"):
         KV.compare(first, moved)
-
-
-def test_figures_show_every_core_with_units() -> None:
-    params = KV.Params.make({}).model_dump(mode="json")
-    drawn = KV.figures(Run("r", KV.name, params, samples(slow={2: 0.12}, rounds=30)))
-    assert list(drawn) == ["parts", "seconds_per_event", "event_by_event", "drift"]
-    axes = drawn["seconds_per_event"].axes[0]
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "1", "2", "3"]
-    assert "(ms)" in axes.get_ylabel()
-    values = kv_table(samples(slow={2: 0.12}, rounds=30)).seconds_per_event()
-    ratio = values["clean_s"] / values["clean_s"].iloc[0]
-    assert ratio.to_numpy() == pytest.approx([1, 1, 1.12, 1], abs=0.02)
-    assert (values["clean_s_low"] < values["clean_s"]).all()
-    assert (values["clean_s_high"] > values["clean_s"]).all()
-    drift, distribution = drawn["drift"].axes
-    assert "(s)" in drift.get_xlabel() or drift.get_xlabel() == "round"
-    medians = {}
-    for line in distribution.lines:
-        excess, share = np.asarray(line.get_ydata()), np.asarray(line.get_xdata())
-        if len(share) > 2:  # not the line at 0
-            assert np.all(np.diff(share) >= 0)
-            assert share[-1] == pytest.approx(100)
-            medians[line.get_color()] = float(np.interp(50, share, excess))
-    assert set(medians) == {core_style(cpu)[0] for cpu in range(4)}
-    assert max(medians, key=medians.__getitem__) == core_style(2)[0]
-    assert max(medians.values()) == pytest.approx(12, abs=4)
-    for name in ("event_by_event", "drift"):
-        (legend,) = drawn[name].legends
-        assert {text.get_text() for text in legend.get_texts()} >= {"0", "1", "2", "3"}
 
 
 def test_runs_of_an_earlier_schema_are_read_by_their_old_names() -> None:

@@ -7,12 +7,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from perflib.experiments import get
-from perflib.experiments.layout.analyse import table_of
 from perflib.experiments.layout.functions import BuildProfiles
 from perflib.experiments.layout.table import LayoutTable
 from perflib.model.errors import UserError
@@ -176,15 +174,6 @@ def test_a_start_without_its_counterpart_is_left_out() -> None:
     alone = samples[~((samples["layout"] == layout) & (samples["build"] == "A"))]
     assert layout not in set(BuildProfiles(alone, {}).samples["layout"])
     assert compared(alone)["samples"].sum() < compared(samples)["samples"].sum()
-
-
-def test_a_start_is_one_row_of_its_times() -> None:
-    samples = recorded(1, rounds=4)
-    starts = samples.groupby(["round", "layout", "build"]).ngroups
-    assert len(samples) > 5 * starts
-    table = table_of(EXPERIMENT.current(run_of(samples)))
-    assert table.trials == len(table.rows) == starts
-    assert np.isfinite(table.faster.half_width)
 
 
 def test_functions_need_two_builds() -> None:

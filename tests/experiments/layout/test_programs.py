@@ -147,16 +147,6 @@ def test_what_a_start_is_counted_with(tmp_path: Path) -> None:
     assert many - few > 64 / 2 - 1  # 64 MiB more: in huge pages of 2 MiB at the fewest
 
 
-def test_one_start(tmp_path: Path) -> None:
-    made = start(["sh", "-c", "sleep 0.3; echo result"], Conditions(), tmp_path, read_all=True)
-    again = start(["echo", "result"], Conditions(), tmp_path)
-    assert made.output == again.output != ""
-    assert start(["true"], Conditions(), tmp_path).output == ""
-    assert made.environment_bytes
-    assert made.obtained["cpus"]
-    assert 0 < made.cpu_s < made.wall_s
-
-
 def test_layouts_are_the_same_when_resumed_and_come_again() -> None:
     factors: dict[str, list[Any]] = {"environment": [0, 16, 32], "aslr": ["off", "on"]}
     drawn = [draw(factors, 7, number) for number in range(200)]

@@ -161,15 +161,6 @@ def test_outputs_that_depend_on_the_layout() -> None:
     assert found(always)["output"].verdict == "inconclusive"
 
 
-def test_wall_time_is_another_response() -> None:
-    samples = trials(1, rounds=12)
-    samples["wall_s"] = samples["wall_s"] * np.where(samples["aslr"] == "on", 1.3, 1.0)
-    samples["wall_s"] *= np.random.default_rng(1).uniform(0.99, 1.01, len(samples))
-    said = found(samples, response="wall")["address randomisation (ASLR)"]
-    assert said.verdict == "supported"
-    assert "wall time" in said.plain
-
-
 def test_trials_that_failed_are_left_out() -> None:
     samples = trials(1, rounds=12)
     samples.loc[::7, "ok"] = False

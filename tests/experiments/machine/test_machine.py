@@ -47,19 +47,6 @@ def test_a_core_that_loses_time_is_named_and_a_quiet_one_is_not() -> None:
     assert verdicts(turns({0: 0.05, 1: 0.001})) == {"cpu0": "supported", "cpu1": "refuted"}
 
 
-def test_the_likeliest_cause_is_named() -> None:
-    run = Run("r", "machine", MACHINE.Params.make({}).model_dump(mode="json"), turns({0: 0.05}))
-    assert "another task" in MACHINE.analyse(run)[0].reason
-
-
-def test_a_level_is_how_much_longer_work_takes() -> None:
-    params = MACHINE.Params.make({}).model_dump(mode="json")
-    run = Run("r", "machine", params, turns({0: 0.05, 1: 0.001}))
-    levels = MACHINE.levels(run).set_index("cpu")["value"]
-    assert levels[0] == pytest.approx(1 / 0.95, abs=0.01)
-    assert levels[1] == pytest.approx(1 / 0.999, abs=0.001)
-
-
 def test_gap_time_serves_where_the_stolen_time_was_not_recorded() -> None:
     table = turns({0: 0.05})
     bare = table[["round", "cpu", "duration_ns", "gap_low_ns", "gap_ns"]]

@@ -104,15 +104,6 @@ def test_a_level_that_nobody_claims() -> None:
     assert {found[name].verdict for name in claims} == {"supported"}
 
 
-def test_a_level_at_the_tlbs_reach_names_it() -> None:
-    """Only random order on small pages was measured: the TLB's end looks like a cache's."""
-    claims = {name: CACHES[name] for name in ("L1d", "L2")}
-    made = samples(orders=["random"], backings=["4k"], walk_ns=300.0)
-    found = findings(made, provenance={"machine": machine(claims=claims)})
-    reasons = [reason for one in found.values() if one.of in UNKNOWN for reason in one.reasons]
-    assert {"tlb": "second-level TLB"} in [one.numbers for one in reasons]
-
-
 @pytest.mark.parametrize(
     ("sizes", "name", "why"),
     [
@@ -161,20 +152,6 @@ def test_a_busy_machine_is_reported() -> None:
 
 
 # --- orders and pages ----------------------------------------------------------------------------
-
-
-def test_prefetching_tlb_and_pages() -> None:
-    found = findings(samples(rounds=12), provenance={
-        "machine": machine(), "plan": {"page_reach": page_reach(backed=True)},
-    })  # fmt: skip
-    assert found["prefetcher"].verdict == "supported"
-    assert 90 < found["prefetcher"].low < found["prefetcher"].high < 100
-    assert found["TLB misses"].verdict == "supported"
-    (on_huge,) = found["TLB misses"].evidence["percent_on_huge_pages"].values()
-    assert abs(on_huge[0]) < 5
-    assert found["huge pages thp"].verdict == "supported"
-    assert found["huge pages"].verdict == "supported"
-    assert found["huge pages"].low > 20
 
 
 @pytest.mark.parametrize("backed", [False, True])

@@ -17,13 +17,12 @@ import pytest
 from perflib.experiments.memory_levels import experiment
 from perflib.experiments.memory_levels.claims import CACHE_SHARED, CAPACITY, UNCLAIMED
 from perflib.experiments.memory_levels.measure import half_width
-from perflib.experiments.memory_levels.table import MemoryTable, own_bytes, tlb_reaches
+from perflib.experiments.memory_levels.table import MemoryTable, own_bytes
 from perflib.experiments.memory_levels.trials import ArrayConfiguration
 from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.model.finding import Finding
 from tests.experiments.memory_levels.memory_samples import (
     CACHES,
-    CYCLES,
     KIB,
     MEMORY_NS,
     MIB,
@@ -72,20 +71,6 @@ def test_two_curves_where_both_states_were_seen() -> None:
         assert "unclaimed level" not in found
         assert found["memory"].verdict != "refuted"
         assert json.dumps([one.to_dict() for one in found.values()], allow_nan=False)
-
-
-def test_latencies_of_a_core_that_is_seldom_alone_are_its_own() -> None:
-    """Of all samples the first level is 10 % slower, of those alone it is not."""
-    made = quick(rounds=20, drift=0.0)
-    table = MemoryTable(beside_sibling(made, 0.25, slower=0.3), machine())
-    for level, cycles in zip(table.alone.levels, CYCLES[:2], strict=False):
-        assert table.alone.latency(level, "latency_cycles").effect == pytest.approx(
-            cycles, rel=0.02
-        )
-    assert table.alone.samples_percent < 40
-    assert table.shared is not None
-    first = table.alone.levels[0]
-    assert table.shared.latency(first, "latency_cycles").effect > 1.1 * CYCLES[0]
 
 
 def test_null_a_sibling_that_takes_no_part_of_the_caches() -> None:
@@ -184,14 +169,6 @@ def test_samples_without_probes_are_analysed_as_ever() -> None:
     assert all("samples" not in one.evidence for one in before.values())
 
 
-def test_a_run_of_few_rounds_has_verdicts_of_what_it_visited_often() -> None:
-    """In the shortest runs of a busy machine larger arrays are visited once or not at all."""
-    for seed in range(2):
-        found = findings(busy(seed, rounds=4))
-        assert {found[name].verdict for name in ("L1d", "L2")} == {"supported"}
-        assert found["memory"].verdict in ("supported", "inconclusive")
-
-
 def test_ends_of_few_noisy_rounds_hold_the_truth() -> None:
     """On a slope a level may seem to go on; what is 1.41 times as slow is not of it."""
     for seed in range(4):
@@ -238,12 +215,6 @@ def test_own_caches_are_those_of_a_core_and_its_threads() -> None:
     for place in described["cpus"]:
         place["siblings"] = [0, 1] if place["cpu"] < 2 else [2, 3]
     assert own_bytes(described, 0) == MIB
-
-
-def test_a_published_tlb_says_so_in_its_name() -> None:
-    published = machine() | {"tlbs_origin": "published for Zen 4", "tlbs_source": "a manual"}
-    assert "second-level TLB (published for Zen 4)" in tlb_reaches(published)
-    assert "second-level TLB" in tlb_reaches(machine())
 
 
 # --- figures -------------------------------------------------------------------------------------

@@ -21,36 +21,8 @@ from tests.experiments.memory_levels.memory_samples import (
 from tests.experiments.plotted import bars, points
 
 
-def legend(axes: Axes) -> list[str]:
-    found = axes.get_legend()
-    return [text.get_text() for text in found.get_texts()] if found else []
-
-
 def written(axes: Axes) -> str:
     return "\n".join(text.get_text() for text in axes.texts)
-
-
-def test_latency_shows_each_curve_the_claims_and_the_levels() -> None:
-    table = MemoryTable(samples(), machine())
-    (axes,) = figures.latency(tables.latency(table), tables.levels(table)).axes
-    found = bars(axes)
-    assert len(found) == 6
-    curve = table.curve("random", "thp")
-    x, y = points(found["random, 2 MiB pages (thp)"])
-    assert x == pytest.approx(curve["array_bytes"] / KIB)
-    assert y == pytest.approx(curve["latency_ns"])
-    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-    assert "(ns)" in axes.get_ylabel()
-    text = written(axes)
-    for name in ("L1d", "L2", "L3"):
-        assert f"{name} claimed" in text
-    broad = [level for level in table.levels if level.last_bytes >= 2 * level.first_bytes]
-    assert broad
-    for level in table.levels:
-        words = f"{table.latency(level).effect:.3g} ns"
-        words += f"\n{table.latency(level, 'latency_cycles').effect:.3g} cycles"
-        assert (words in text) == (level in broad)
-    assert "levels found" in legend(axes)
 
 
 def test_ratios_are_those_within_rounds() -> None:

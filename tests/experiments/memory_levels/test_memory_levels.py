@@ -273,14 +273,6 @@ def trials(arrays: FakeArrays, *turn: Any) -> Trials:
     return Trials(arrays, [one], params(), 2)  # type: ignore[arg-type]
 
 
-def test_a_trial_is_a_row_for_each_repeat() -> None:
-    frame = pd.DataFrame(trials(FakeArrays()).take(3, 0))
-    assert frame["repeat"].tolist() == [0, 1]
-    assert frame["ok"].all()
-    assert set(frame.columns) | {"round", "position"} == {c.name for c in experiment.columns}
-    assert frame["latency_ns"].tolist() == [2.0, 2.0]
-
-
 def test_cycles_are_those_of_the_core_whatever_its_clock() -> None:
     for mhz in (1000.0, 2000.0, 4000.0):
         frame = pd.DataFrame(trials(FakeArrays(mhz=mhz)).take(0, 0))

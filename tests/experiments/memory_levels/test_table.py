@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-
 import numpy as np
 import pytest
 
 from perflib.experiments.memory_levels import tables
-from perflib.experiments.memory_levels.table import MemoryTable, data_caches, primary, tlb_reaches
+from perflib.experiments.memory_levels.table import MemoryTable, data_caches, primary
 from tests.experiments.memory_levels.memory_samples import (
     CACHES,
     CYCLES,
-    KIB,
     MEMORY_NS,
     MHZ,
     MIB,
-    REACH,
     REQUIRED,
     SIZES,
-    latency_ns,
     machine,
     samples,
 )
 
 WINDOW = ("window", "4k")
-
-
-def test_machines_claims() -> None:
-    assert data_caches(machine(), 0) == CACHES
-    assert data_caches({}, 0) == {}
-    assert tlb_reaches(machine())["second-level TLB"] == REACH
-    assert tlb_reaches(machine(tlbs=False)) == {}
 
 
 def test_claims_of_cores_that_differ() -> None:
@@ -49,34 +36,6 @@ def test_claims_of_cores_that_differ() -> None:
     assert table.alike == [1, 2]
 
 
-def test_curve_is_the_machines() -> None:
-    table = MemoryTable(samples(rounds=30, drift=0.0), machine())
-    for order, backing in itertools.product(("window", "random", "sequential"), ("4k", "thp")):
-        curve = table.curve(order, backing)
-        truth = latency_ns(np.array(SIZES, dtype=float), order, backing == "thp", MHZ, 40.0)
-        assert curve["array_bytes"].tolist() == list(SIZES)
-        assert np.abs(np.log(curve["latency_ns"] / truth)).max() < 0.02
-        inside = (curve["latency_ns_low"] < 1.004 * truth) & (
-            0.996 * truth < curve["latency_ns_high"]
-        )
-        assert inside.mean() > 0.8
-
-
-def test_levels_table() -> None:
-    found = tables.levels(MemoryTable(samples(rounds=16, drift=0.0), machine()))
-    assert found["level"].tolist() == ["L1d", "L2", "L3", "memory"]
-    assert found["size_kib"].tolist()[:3] == [32, 1024, 32768]
-    truth_ns = [*(cycles * 1000 / MHZ for cycles in CYCLES), MEMORY_NS]
-    found_ns = found["latency_ns"].to_numpy(float)
-    assert found_ns == pytest.approx(truth_ns, rel=0.04)
-    assert found["latency_cycles"].to_numpy(float) == pytest.approx(found_ns * MHZ / 1000, rel=0.01)
-    for unit in ("ns", "cycles"):
-        low, middle, high = (found[f"latency_{unit}{end}"] for end in ("_low", "", "_high"))
-        assert (low < middle).all()
-        assert (middle < high).all()
-    assert {int(kib * KIB) for kib in found["array_kib"]} <= set(SIZES)
-
-
 def test_minimum_in_caches_and_median_in_memory() -> None:
     """Half of the repeats take twice as long; in memory one in five is fast by chance."""
     made = samples(noise=0.001, tails=0.0, drift=0.0)
@@ -87,50 +46,6 @@ def test_minimum_in_caches_and_median_in_memory() -> None:
     assert found["L1d"] == pytest.approx(CYCLES[0] * 1000 / MHZ, rel=0.02)
     assert found["L3"] == pytest.approx(CYCLES[2] * 1000 / MHZ, rel=0.04)
     assert found["memory"] == pytest.approx(MEMORY_NS, rel=0.04)
-
-
-def test_statistic_does_not_draw_a_level_where_a_cache_claims_to_end() -> None:
-    """One flat level, repeats that scatter by half: the minimum lies far below the median."""
-    for seed in range(3):
-        made = samples(seed, flat=True, noise=0.01)
-        generator = np.random.default_rng(seed)
-        made["latency_ns"] *= np.exp(np.abs(generator.normal(0, 0.5, len(made))))
-        made["latency_cycles"] = made["latency_ns"] * made["core_mhz"] / 1000
-        assert len(MemoryTable(made, machine()).levels) == 1
-
-
-def test_clock_that_halves_doubles_ns_and_leaves_cycles() -> None:
-    full = MemoryTable(samples(drift=0.0), machine())
-    half = MemoryTable(samples(drift=0.0, clock=lambda *_: MHZ / 2), machine())
-    ours, theirs = (tables.levels(table).set_index("level") for table in (full, half))
-    for name in CACHES:
-        assert theirs["latency_ns"][name] == pytest.approx(2 * ours["latency_ns"][name], rel=0.03)
-        assert theirs["latency_cycles"][name] == pytest.approx(
-            ours["latency_cycles"][name], rel=0.03
-        )
-    # Memory has a clock of its own.
-    assert theirs["latency_ns"]["memory"] == pytest.approx(ours["latency_ns"]["memory"], rel=0.03)
-
-
-def test_clock_that_changes_within_the_run_leaves_the_levels() -> None:
-    made = samples(drift=0.0, rounds=12, clock=lambda round_, _cpu: MHZ / (1 + round_ % 2))
-    table = MemoryTable(made, machine())
-    assert table.unit == "latency_cycles"
-    found = tables.levels(table).set_index("level")
-    assert list(found.index) == ["L1d", "L2", "L3", "memory"]
-    assert found["latency_cycles"]["L1d"] == pytest.approx(CYCLES[0], rel=0.02)
-    assert found["latency_ns_high"]["L1d"] > 1.2 * found["latency_ns_low"]["L1d"], (
-        "ns depend on the clock"
-    )
-
-
-def test_frequency_is_the_highest_that_a_trial_saw() -> None:
-    made = samples(drift=0.0, noise=0.001)
-    slowed = made["repeat"] < 4
-    made.loc[slowed, "core_mhz"] /= 3
-    made["latency_cycles"] = made["latency_ns"] * made["core_mhz"] / 1000
-    found = tables.levels(MemoryTable(made, machine()))
-    assert found["latency_cycles"][0] == pytest.approx(CYCLES[0], rel=0.02)
 
 
 def test_repeats_that_were_preempted_are_left_out_unless_there_are_no_others() -> None:
@@ -148,22 +63,6 @@ def test_cycles_of_a_user_are_taken_as_they_are() -> None:
     made = samples(rounds=2)[REQUIRED].assign(latency_cycles=7.0)
     table = MemoryTable(made, machine())
     assert np.exp(table.values(*WINDOW, "latency_cycles")) == pytest.approx(7.0)
-
-
-def test_parts_of_the_curve() -> None:
-    table = MemoryTable(samples(rounds=2), machine())
-    assert table.sizes[table.beyond(32 * MIB)].tolist() == [s for s in SIZES if s >= 64 * MIB]
-    assert table.sizes[table.beyond(0)].tolist() == [s for s in SIZES if s >= 64 * MIB * 0.98]
-    assert table.sizes[table.beyond(MIB << 20)].min() >= 0.49 * 128 * MIB
-    assert table.sizes[table.within(32 * KIB)].max() == 16 * KIB
-    assert table.within(1) == [0]
-
-
-def test_one_round_has_no_interval() -> None:
-    table = MemoryTable(samples(rounds=1), machine())
-    assert table.curve(*WINDOW)["latency_ns_low"].isna().all()
-    assert table.half_width == math.inf
-    assert tables.levels(table)["latency_ns_low"].isna().all()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.patches import Rectangle
 
 from perflib.experiments.memory_load import KINDS, MemoryLoadParams, experiment, measure
 from perflib.experiments.memory_load.measure import array_bytes, pairs_of
@@ -20,8 +19,6 @@ from perflib.experiments.memory_load.trials import (
     LoadTrials,
     Pair,
 )
-from perflib.lab.theme import figures as figures_of
-from perflib.lab.theme import png
 from perflib.machine.hardware.caches import Cache
 from perflib.machine.hardware.topology import topology
 from perflib.measure.arrays import SAMPLE, Arrays
@@ -228,23 +225,6 @@ def trial(
     return pd.DataFrame(made.take(0, 0))
 
 
-def test_a_trial_is_a_row_for_each_repeat() -> None:
-    frame = trial(LoadConfiguration(0, "latency", (1, 2), "read", "memory"))
-    assert set(frame) | {"round", "position"} == {column.name for column in experiment.columns}
-    assert frame["latency_ns"].tolist() == [100.0] * 3
-    assert frame["bandwidth_gb_s"].tolist() == [20.0] * 3, "of both together"
-    assert frame["streams"].tolist() == ["1-2"] * 3
-    idle = trial(LoadConfiguration(0, "latency", (), "read", "idle", 0.0))
-    assert set(idle) == set(frame)
-    assert idle["core_share"].isna().all()
-    assert idle["bandwidth_gb_s"].tolist() == [0.0] * 3
-    alone = trial(LoadConfiguration(0, "bandwidth", (2,), "triad", "memory"))
-    assert set(alone) == set(frame)
-    assert alone["cpu"].tolist() == [2]
-    assert alone["bandwidth_gb_s"].tolist() == pytest.approx([10.0])
-    assert alone["latency_ns"].isna().all()
-
-
 def test_in_their_caches_cores_use_no_bandwidth() -> None:
     frame = trial(LoadConfiguration(0, "latency", (1,), "read", "cache", 0.0))
     assert frame["bandwidth_gb_s"].tolist() == [0.0] * 3
@@ -366,25 +346,6 @@ def test_a_worker_that_dies_costs_its_trial_and_threads_die_with_it() -> None:
 
 
 # --- figures -------------------------------------------------------------------------------------
-
-
-def test_figures_show_the_tables() -> None:
-    made = run_of(samples(3, queue, kinds=("read", "copy")))
-    found = experiment.figures(made)
-    assert found.keys() == set(experiment.plots)
-    (axes,) = found["curve"].axes
-    assert "GB/s" in axes.get_xlabel()
-    assert "(ns)" in axes.get_ylabel()
-    frame = experiment.derived(made)["curve"]()
-    bars = {str(one.get_label()): one for one in axes.containers}
-    line = bars["other cores stream"][0]
-    loaded = frame[frame["load"] == "memory"].sort_values("gb_s")
-    assert np.asarray(line.get_ydata(), float) == pytest.approx(loaded["latency_ns"])
-    assert "other cores idle" in bars
-    (beside,) = found["bandwidth"].axes
-    heights = sorted(one.get_height() for one in beside.patches if isinstance(one, Rectangle))
-    assert heights == pytest.approx(sorted(experiment.derived(made)["bandwidth"]()["gb_s"]))
-    assert png(figures_of(made)["curve"]).startswith(b"\x89PNG")
 
 
 def test_figures_of_one_core_and_of_two_nodes() -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perflib.experiments.memory_load import experiment
 from perflib.experiments.memory_load.analyse import peak_gb_s
 from perflib.experiments.memory_load.table import LoadTable
 from tests.experiments.memory_load.load_samples import (
@@ -20,7 +19,6 @@ from tests.experiments.memory_load.load_samples import (
     findings,
     nothing,
     queue,
-    run_of,
     samples,
 )
 
@@ -147,23 +145,6 @@ def test_one_core_is_a_clear_sentence() -> None:
     assert (rise.verdict, knee.verdict) == ("inconclusive", "inconclusive")
     assert "no other core that could load memory" in rise.reason
     assert "core_moves_less" not in found
-
-
-def test_the_tables_hold_what_findings_say() -> None:
-    rows = samples(13, queue)
-    run, found = run_of(rows), findings(rows)
-    made = {name: table() for name, table in experiment.derived(run).items()}
-    assert made.keys() == set(experiment.tables)
-    (rise,), (knee,) = found["latency_rises"], found["knee"]
-    (row,) = made["summary"].to_dict("records")
-    assert row["rise_percent"] == pytest.approx(rise.effect)
-    assert row["knee_gb_s_low"] == pytest.approx(knee.low)
-    assert made["curve"]["gb_s"].max() <= row["most_gb_s"]
-    bandwidth = made["bandwidth"]
-    assert (bandwidth["best_gb_s"] >= bandwidth["gb_s"]).all()
-    levels = experiment.levels(run)
-    assert (levels["value"] > 0).all()
-    assert set(levels["unit"]) == {"ns"}
 
 
 # --- the peak ------------------------------------------------------------------------------------

@@ -70,17 +70,6 @@ def verdicts(found: list[Finding], claim: str) -> dict[str, str]:
 # --- what is concluded ---------------------------------------------------------------------------
 
 
-def test_misses_a_thousand_instructions_and_where() -> None:
-    found = analysed(samples({"here": 1.0}), often_per_1000=3.0)
-    by_counter = {one.about["counter"]: one for one in found}
-    assert set(by_counter) == {name for names in COUNTERS.values() for name in names}
-    misses = by_counter["L1d misses of loads"]
-    assert misses.effect == pytest.approx(1000 * (9000 + 3000 + 1800) / 3e6)
-    assert misses.verdict == "supported"
-    assert "(65%) in hot" in misses.plain
-    assert not [one for one in found if one.of.name == "more"]
-
-
 def test_null_the_same_geometry_twice_makes_no_difference() -> None:
     """With rounds that differ, too, and not as the analysis assumes."""
     wrong = 0
@@ -105,12 +94,6 @@ def test_one_simulation_decides_nothing() -> None:
     found = analysed(samples({"here": 1.0, "small": 3.0}, rounds=1))
     assert {one.verdict for one in found} == {"inconclusive"}
     assert all("simulated once" in one.reason for one in found)
-
-
-def test_the_first_geometry_is_the_one_that_was_asked_for_first() -> None:
-    table = samples({"b": 1.0, "a": 2.0}).sample(frac=1.0, random_state=1)
-    found = analysed(table, geometries=["b", "a"])
-    assert [one.about["reference"] for one in found if one.of.name == "more"][:1] == ["b"]
 
 
 def test_a_part_that_is_missing_is_left_out() -> None:
@@ -190,24 +173,6 @@ def test_null_lines_that_hardly_move_are_no_cause() -> None:
         found = analysed(line_samples(200, seed=seed, spread=0.3))
         wrong += any(one.verdict == "supported" for one in found)
     assert wrong == 0
-
-
-def test_a_line_s_users_are_a_table_and_a_figure() -> None:
-    run = Run(
-        "made", "simulate", SIMULATE.params({"parts": ["lines"]}).model_dump(mode="json"),
-        line_samples(50_000, false=0.5), {},
-    )  # fmt: skip
-    table = SIMULATE.derived(run)["lines"]()
-    assert list(table["symbol"]) == ["slots", "slots", "start"]
-    assert list(table["thread"]) == [1, 2, 0]
-    assert table["false_percent"].iloc[0] == pytest.approx(50, abs=0.1)
-    assert list(table["writes_bytes"]) == ["0-7", "8-15", ""]
-    assert list(table["accesses"]) == [90_000, 90_000, 2]
-    figures = SIMULATE.figures(run)
-    assert set(figures) == {"lines"}
-    assert [label.get_text() for label in figures["lines"].axes[0].get_yticklabels()] == [
-        "slots", "start",
-    ]  # fmt: skip
 
 
 def test_a_program_whose_threads_share_nothing() -> None:

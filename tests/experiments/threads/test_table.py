@@ -9,58 +9,9 @@ import pandas as pd
 import pytest
 
 from perflib.experiments.threads.table import ThreadTable, removed
-from perflib.measure.jobs.event_loop import VERSIONS
 from tests.experiments.threads.thread_samples import SHARES, network, samples
 
 ONE_POINT = {"Final": ("output",)}
-LOST = sum(SHARES.values())
-
-
-def test_times_and_ratios_are_those_of_the_job() -> None:
-    table = ThreadTable(samples(cost=0.03, rounds=40), list(VERSIONS))
-    assert table.versions == list(VERSIONS)
-    assert set(table.configurations("Final")) == {
-        "one_thread",
-        "alone",
-        "profiled",
-        "without:output",
-    }
-    assert sorted(table.points("CMSSW I")) == ["output", "queue"]
-    speedup, longer = table.speedup("Initial"), table.overhead("Initial")
-    assert speedup.low < 2 * (1 - LOST) < speedup.high
-    assert longer.low < 100 * math.expm1(0.03) < longer.high
-    assert table.job_s("Final", "alone").effect == pytest.approx(
-        0.5 / (1 - SHARES["output"]), rel=0.2
-    )
-    assert table.concurrency("Initial").effect == pytest.approx(2 * (1 - LOST), rel=0.05)
-    assert table.busy("Initial").effect == pytest.approx(100 * (1 - LOST), rel=0.05)
-    assert table.histogram("Initial").sum() == pytest.approx(1)
-    assert table.sizes("Initial") == (2, 2)
-
-
-def test_versions_keep_the_order_requested_whatever_came_first() -> None:
-    frame = samples(rounds=2).iloc[::-1]
-    assert ThreadTable(frame, ["Final", "absent", "Initial"]).versions[:2] == ["Final", "Initial"]
-    assert set(ThreadTable(frame).versions) == set(VERSIONS)
-
-
-def test_waits_are_shares_of_the_threads_time_beside_the_self_report() -> None:
-    table = ThreadTable(samples(off=0.03, ready=0.1))
-    waits = table.waits("Initial")
-    assert waits[0].lock == "formula_lock"
-    assert table.first_of("Initial", ["formula_lock", "class_lock"]) == {"formula_lock": 24}
-    assert waits[0].gain.effect == pytest.approx(0.8 * waits[0].share.effect, rel=0.1)
-    for one in waits:
-        share = 100 * SHARES[table.points_of("Initial")[one.lock]]
-        assert one.reported.effect == pytest.approx(share, rel=0.1)
-        assert one.share.effect == pytest.approx(share, rel=0.1)
-        assert one.apart.low < 3 < one.apart.high
-        assert one.apart.half_width < 1
-    assert table.share("Initial", "free_ready_s").effect == pytest.approx(10, rel=0.05)
-    assert table.share("Initial", "spinning_s").effect == 0
-    states = table.states()
-    assert states.loc["Initial"].sum() == pytest.approx(100)
-    assert states.loc["Initial", "locked_s"] == pytest.approx(100 * LOST, rel=0.1)
 
 
 def test_a_loop_that_was_not_recorded_whole_is_not_compared_with_its_self_report() -> None:
@@ -68,18 +19,6 @@ def test_a_loop_that_was_not_recorded_whole_is_not_compared_with_its_self_report
     frame["recorded_s"] *= 0.5
     table = ThreadTable(frame)
     assert all(math.isnan(one.apart.effect) for one in table.waits("Initial"))
-
-
-def test_segments_of_one_recording_count_as_rounds() -> None:
-    frame = samples(versions=ONE_POINT, rounds=12)
-    frame = frame[frame["configuration"] == "profiled"].assign(
-        round=0, version="running", self_report=None
-    )
-    table = ThreadTable(frame)
-    assert math.isfinite(table.concurrency("running").half_width)
-    (wait,) = table.waits("running")
-    assert table.first_of("running", [wait.lock]).total() == 12
-    assert math.isnan(wait.reported.effect)
 
 
 # --- intervals -----------------------------------------------------------------------------------
@@ -102,18 +41,6 @@ def test_intervals_cover_what_they_say(threads: int) -> None:
 
 
 # --- what a synchronisation point costs ----------------------------------------------------------
-
-
-def test_a_point_gains_what_was_waited_for_it() -> None:
-    table = ThreadTable(samples(rounds=40))
-    gain = table.gain("Initial", "formula")
-    assert gain.bound.effect == pytest.approx(100 * SHARES["formula"], rel=0.05)
-    assert gain.measured.effect == pytest.approx(100 * SHARES["formula"], abs=1)
-    assert gain.beyond.low < 0 < gain.beyond.high
-    assert 0 < gain.expected.effect <= gain.bound.effect + 1e-9
-    unknown = table.gain("Initial", "no such point")
-    assert math.isnan(unknown.measured.effect)
-    assert math.isnan(unknown.bound.effect)
 
 
 def test_a_point_gains_no_more_than_the_cpus_allow() -> None:

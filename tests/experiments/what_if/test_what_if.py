@@ -125,13 +125,6 @@ def test_more_threads_than_cores_wait_for_cores_by_themselves() -> None:
     assert "8 threads on 2 cores" in found(samples)["f 50 % faster"].reason
 
 
-def test_the_profile_misleads_where_gain_and_share_differ() -> None:
-    said = found(trials(5, {FUNCTION: 0.0, LOCK: 20.0}, share=0.2))
-    assert said["f by its profile"].verdict == "supported"
-    assert said["f by its profile"].effect == pytest.approx(-10, abs=2)
-    assert said["l by its profile"].verdict == "refuted"
-
-
 def test_a_wrong_prediction_shows_beside_the_truth() -> None:
     right = found(trials(6, {FUNCTION: 20.0}))["f really faster"]
     wrong = found(trials(6, {FUNCTION: 20.0}, bias=12.0))["f really faster"]
@@ -156,17 +149,6 @@ def test_one_thread_and_a_target_that_never_runs_are_named() -> None:
     assert "one thread" in said["f 50 % faster"].reason
     assert "No thread was ever in it" in said["f 50 % faster"].reason
     assert "f by its profile" not in said
-
-
-def test_tables_and_figures() -> None:
-    samples = trials(10, {FUNCTION: 30.0, LOCK: 0.0})
-    run = made_run(EXPERIMENT, samples)
-    tables = {name: make() for name, make in EXPERIMENT.derived(run).items()}
-    assert list(tables["targets"]["target"]) == ["f", "l"]  # the largest gain first
-    assert len(tables["gains"]) == 4
-    for figure in EXPERIMENT.figures(run).values():
-        assert figure.axes
-        assert figure.axes[0].get_lines()
 
 
 def test_a_small_run_holds_what_its_schema_says() -> None:

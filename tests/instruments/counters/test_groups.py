@@ -145,53 +145,12 @@ def test_a_group_that_was_never_on_says_so() -> None:
     assert rows["value"].isna().all()
 
 
-def test_rows_stand_in_the_order_asked_with_the_sets_name() -> None:
-    with CounterGroup([ABSENT, CLOCK, Lacking("odd", "absent: why"), FAULTS], name="mine") as group:
-        group.enable()
-        rows = group.read()
-    assert list(rows["event"]) == ["no-such-event", "task-clock", "odd", "page-faults"]
-    assert set(rows["set"]) == {"mine"}
-    assert list(rows.columns) == [
-        "event", "set", "value", "enabled_ns", "running_ns", "scaled", "scaled_error", "status",
-    ]  # fmt: skip
-
-
 def test_the_same_name_twice_is_refused() -> None:
     with pytest.raises(UserError, match="'mine' names page-faults more than once"):
         CounterGroup([FAULTS, CLOCK, FAULTS], name="mine")
 
 
-def test_no_descriptor_is_left() -> None:
-    before = open_files()
-    for _ in range(3):
-        with CounterGroup([ABSENT, FAULTS, event("cycles"), CLOCK]) as group:
-            group.enable()
-            assert open_files() > before
-    assert open_files() == before
-
-
 # --- user space and the kernel -------------------------------------------------------------------
-
-
-def test_user_and_kernel_apart_make_the_whole() -> None:
-    events = [*in_domain([FAULTS], "user"), *in_domain([FAULTS], "kernel"), FAULTS]
-    with CounterGroup(events) as group:
-        group.enable()
-        touch(50)
-        group.disable()
-        table = group.read()
-    assert list(table["event"]) == ["page-faults:u", "page-faults:k", "page-faults"]
-    user, kernel, both = table["value"]
-    assert user >= 50
-    assert both == user + kernel
-
-
-def test_what_only_the_kernel_makes_is_not_zero_in_user_space() -> None:
-    with CounterGroup(in_domain([SWITCHES, FAULTS], "user")) as group:
-        group.enable()
-        rows = by_event(group.read())
-    assert "only the kernel" in rows["context-switches:u"]["status"]
-    assert math.isnan(rows["context-switches:u"]["value"])
 
 
 def test_domains_replace_one_another_and_keep_what_is_lacking() -> None:
@@ -463,13 +422,6 @@ def test_each_target_is_scaled_by_its_own_clock() -> None:
     assert (row["value"], row["enabled_ns"], row["running_ns"]) == (150, 160, 100)
     assert row["scaled"] == pytest.approx(450)
     assert row["scaled_error"] == pytest.approx(400 * math.sqrt(0.75 / 5))
-    assert row["status"] == "scaled"
-
-
-def test_targets_that_were_not_counted_are_like_the_others_and_uncertain() -> None:
-    row = only(readings((100, 80, 80), (0, 80, 0)), slice_ns=4)
-    assert row["scaled"] == pytest.approx(200)
-    assert row["scaled_error"] == pytest.approx(100)
     assert row["status"] == "scaled"
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -101,59 +101,6 @@ def by_event(table: pd.DataFrame) -> dict[tuple[str, str], Any]:
 
 
 # --- series --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("order", ["random", "kernel"])
-def test_one_set_counts_all_there_is(order: Literal["random", "kernel"]) -> None:
-    with job() as one:
-        with Monitor(ONE, watch(pid=one.pid), period_s=0.01, order=order) as monitor:
-            one.tell()
-            until(lambda: monitor.samples[0] >= 5)
-            one.tell()
-            faults = int(one.hear())
-        series = monitor.series()
-    assert monitor.ended == "stopped"
-    total = by_event(totals(series))
-    assert 0 <= total["a", "page-faults"]["scaled"] - faults < 100  # what telling the job costs
-    assert total["a", "page-faults"]["scaled_error"] == 0
-    assert total["a", "task-clock"]["status"] == "counted"
-    assert (
-        total["a", "page-faults"]["value"]
-        == series[series["event"] == "page-faults"]["value"].sum()
-    )
-
-
-def test_the_series_has_its_columns_and_a_row_for_each_reading() -> None:
-    with job() as one:
-        begin_ns = time.monotonic_ns()
-        with Monitor({"a": [FAULTS]}, watch(pid=one.pid), period_s=0.02) as monitor:
-            one.tell()
-            # Beside a load the job runs in some of the periods only.
-            until(lambda: (monitor.series()["status"] == "counted").sum() >= 5)
-        end_ns = time.monotonic_ns()
-    series = monitor.series()
-    assert list(series.columns) == [
-        "time_ns", "elapsed_ns", "set", "event", "value", "enabled_ns", "running_ns", "scaled",
-        "scaled_error", "status", "clock_ns", "missed",
-    ]  # fmt: skip
-    assert series["time_ns"].between(begin_ns, end_ns).all()
-    assert series["time_ns"].is_monotonic_increasing
-    assert len(series) == monitor.samples[0] + 1  # and the last one, at the end
-    assert series["elapsed_ns"].sum() == series["time_ns"].iloc[-1] - (
-        series["time_ns"].iloc[0] - series["elapsed_ns"].iloc[0]
-    )
-    counted = series[series["status"] == "counted"]
-    assert (counted["value"] >= 0).all()
-    assert (counted["clock_ns"] > 0).all()
-
-
-def test_the_series_can_be_read_while_it_grows() -> None:
-    with job() as one, Monitor(ONE, watch(pid=one.pid), period_s=0.01) as monitor:
-        until(lambda: len(monitor.series()) >= 4)
-        early = monitor.series()
-        until(lambda: len(monitor.series()) > len(early))
-        assert not monitor.ended
-        pd.testing.assert_frame_equal(monitor.series().head(len(early)), early)
 
 
 def test_ticks_that_went_by_are_counted() -> None:
@@ -380,11 +327,6 @@ def test_totals_scale_to_the_time_that_the_program_ran() -> None:
     assert row["scaled_error"] == pytest.approx(math.sqrt(0.5 * 3 * (100 + 400) / 4) * 2)
     assert row["samples"] == 3
     assert row["collected_percent"] == 100
-
-
-def test_missed_ticks_lower_what_was_collected() -> None:
-    row = by_event(totals(slices([1, 1], missed=1.0)))["a", "loads"]
-    assert row["collected_percent"] == 50
 
 
 def test_totals_of_a_window() -> None:

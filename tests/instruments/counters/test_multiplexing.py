@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from perflib.instruments.counters.multiplexing import (
-    ratio_of_slices,
     rotation,
     scale_slices,
     scale_totals,
@@ -65,32 +64,6 @@ def test_six_slices_are_too_few_for_spikes() -> None:
     assert coverage("spiky", slices=24) < 0.8  # what the documentation admits
 
 
-def test_a_fixed_order_is_blind_to_a_period_and_biased_by_a_drift() -> None:
-    assert coverage("periodic", fixed=True) < 0.05
-    assert coverage("drifting", fixed=True) < 0.6
-    assert coverage("steady", fixed=True) >= 0.93
-
-
-def test_the_estimate_is_unbiased_for_a_period() -> None:
-    generator = np.random.default_rng(1)
-    time = np.arange(80)
-    counts = 1000 * (1 + (time % SETS == 0))
-    errors = []
-    for _ in range(400):
-        seen = rotation(SETS, 20, generator) == 0
-        total = scale_slices(counts[seen], np.full(seen.sum(), 1e7), 80e7).value
-        errors.append(total / counts.sum() - 1)
-    assert abs(np.mean(errors)) < 3 * np.std(errors) / math.sqrt(len(errors)) < 0.02
-
-
-@given(
-    rounds=st.integers(1, 50), sets=st.integers(1, 8), fixed=st.booleans(), seed=st.integers(0, 9)
-)
-def test_each_set_has_its_turn_once_a_round(rounds: int, sets: int, fixed: bool, seed: int) -> None:
-    order = rotation(sets, rounds, np.random.default_rng(seed), fixed=fixed).reshape(rounds, sets)
-    assert (np.sort(order, axis=1) == np.arange(sets)).all()
-
-
 def test_what_was_seen_all_the_time_is_exact() -> None:
     scaled = scale_slices([5, 7], [1e7, 2e7], 3e7)
     assert tuple(scaled) == (12, 0, math.inf)
@@ -122,22 +95,7 @@ def test_slices_need_a_time_each() -> None:
         scale_slices([1, 2], [1e7], 3e7)
 
 
-def test_ratios_of_counts_that_rise_together_are_sharp() -> None:
-    generator = np.random.default_rng(2)
-    cycles = generator.uniform(1e6, 9e6, 50)  # varies ninefold, the ratio does not
-    ratio = ratio_of_slices(1.5 * cycles, cycles, 0.25)
-    assert ratio.value == pytest.approx(1.5)
-    assert ratio.error < 1e-6
-
-
 # --- totals of the kernel's rotation -------------------------------------------------------------
-
-
-def test_totals_are_scaled_by_enabled_over_running() -> None:
-    estimate, error = scale_totals([100, 100], [4e8, 1e8], [1e8, 1e8], slice_ns=4e6)
-    assert estimate.tolist() == [400, 100]
-    assert error[0] == pytest.approx(400 * math.sqrt(0.75 / 25))  # 25 turns, scatter taken as 1
-    assert error[1] == 0
 
 
 def test_no_event_seen_in_a_part_of_the_time_may_be_one_unseen() -> None:

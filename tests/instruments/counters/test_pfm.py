@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -75,33 +74,7 @@ def test_no_text_does_worse_than_an_error(text: str) -> None:
     assert code.type == 4
 
 
-@needs_libpfm
-def test_threads_get_the_encodings_they_asked_for() -> None:
-    asked = [("spr", "LD_BLOCKS:ADDRESS_ALIAS", 0x403), ("hsw", "ICACHE:MISSES", 0x280)] * 100
-    with ThreadPoolExecutor(8) as pool:
-        got = list(pool.map(lambda one: pfm.encode(one[0], one[1]).config, asked))
-    assert got == [config for _, _, config in asked]
-
-
 # --- what there is -------------------------------------------------------------------------------
-
-
-@needs_libpfm
-def test_pmus_and_their_events() -> None:
-    known = {pmu.name: pmu for pmu in pfm.pmus()}
-    assert {"hsw", "bdw", "skx", "icx", "spr", "amd64_fam19h_zen4"} <= set(known)
-    assert known["skx"].kind == "core"
-    assert known["skx_unc_cha0"].kind == "uncore"
-    assert known["perf"].kind == "system"
-    assert known["perf"].present
-    events = pfm.pmu_events("skx")
-    masks = {mask.name for mask in events["ITLB_MISSES"].masks}
-    assert {"WALK_COMPLETED", "STLB_HIT"} <= masks
-    assert [mask.name for mask in events["LD_BLOCKS_PARTIAL"].masks if mask.default] == [
-        "ADDRESS_ALIAS"
-    ]
-    assert {"u", "k", "c"} <= set(events["ITLB_MISSES"].modifiers)
-    assert "TLB" in events["ITLB_MISSES"].help
 
 
 @needs_libpfm

@@ -19,14 +19,11 @@ from perflib.instruments.counters.groups import CounterGroup, Lacking, in_domain
 from perflib.instruments.counters.kernel_names import GENERIC, SOFTWARE
 from perflib.instruments.counters.monitor import totals
 from perflib.instruments.counters.sets import (
-    Ratio,
     events_of,
     expand,
     monitor_table,
     names_here,
-    published_names,
     ratio_table,
-    ratios,
     sets,
 )
 from perflib.model.errors import UserError
@@ -78,21 +75,6 @@ def test_a_set_has_names_that_are_known_and_fits_a_processor(name: str) -> None:
         assert len(names_here(name, "zen4")) <= 6
 
 
-@pytest.mark.parametrize("ratio", ratios().values(), ids=lambda ratio: ratio.name)
-def test_a_ratio_can_be_made_of_some_set(ratio: Ratio) -> None:
-    assert any(ratio.events <= set(one.events) for one in sets().values())
-    assert ratio.factor > 0
-
-
-def test_the_sets_of_the_source_are_there() -> None:
-    names = published_names()
-    for row in published("perfctr_event_sets").to_dict("records"):
-        ours = set(sets()[str(row["set"]).replace("_", "-")].events)
-        asked = {row[f"counter_{number}"] for number in range(1, 7)}
-        assert {"cycles", "instructions"} <= ours
-        assert {names[one] for one in asked & {"CYC", "TOT", "SDS", "LD", "ST"}} <= ours
-
-
 def test_an_unknown_set_names_the_nearest() -> None:
     with pytest.raises(UserError, match="did you mean 'branches'"):
         events_of("branchs")
@@ -133,14 +115,6 @@ def test_a_ratio_by_hand() -> None:
     assert row["value"] == pytest.approx(1.5)
     assert row["error"] == pytest.approx(1.5 * math.hypot(0.1, 0.05))
     assert (row["set"], row["status"]) == ("mine", "scaled")
-
-
-def test_propagation_agrees_with_simulation() -> None:
-    generator = np.random.default_rng(0)
-    above, below = generator.normal(300, 6, 20_000), generator.normal(200, 3, 20_000)
-    row = by_ratio(ratio_table(counts(instructions=(300, 6), cycles=(200, 3))))
-    spread = float(np.std(above / below))
-    assert row["instructions-per-cycle"]["error"] == pytest.approx(spread, rel=0.03)
 
 
 def test_a_missing_counter_is_a_row_that_says_so() -> None:
@@ -192,18 +166,6 @@ def test_with_slices_counts_that_rise_together_give_a_sharp_ratio() -> None:
 
 
 # --- sets that go by the processor ---------------------------------------------------------------
-
-
-def test_a_set_by_the_processor_has_what_its_formulas_need() -> None:
-    assert names_here("topdown-l1", "skx") == [
-        "cycles",
-        "slots-not-delivered",
-        "slots-issued",
-        "slots-retired",
-        "recovery-cycles",
-    ]
-    assert names_here("topdown-l1", "zen4")[-2:] == ["slots-backend-stalled", "slots-other-thread"]
-    assert names_here("software", "skx") == list(sets()["software"].events)
 
 
 def test_cores_that_are_shared_count_cores(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,6 @@ from perflib.instruments.counters.system_counts import (
 from perflib.machine.files import text
 from perflib.model.errors import UserError
 from tests.machine import trees
-from tests.processes import open_files
 
 TICK_MS = 1000 // os.sysconf("SC_CLK_TCK")
 MOUNT = "30 1 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw"
@@ -307,13 +306,3 @@ def test_counts_never_fall_and_every_absence_has_a_reason() -> None:
 def test_a_name_that_is_none() -> None:
     with pytest.raises(UserError, match="did you mean 'softirqs-timer'"):
         SystemCounts(["softirq-timer"])
-
-
-def test_it_takes_no_more_files_than_sources(machine: Path) -> None:
-    before = open_files()
-    every = [name for name, why in names(root=machine).items() if not why]
-    with SystemCounts(every, cpus=range(2), root=machine) as counts:
-        counts.read()
-        files = {SYSTEM_COUNTS[name].file for name, _ in counts.columns}
-        assert open_files() - before == len(files)
-    assert open_files() == before

@@ -334,14 +334,6 @@ def test_counts_of_one_set_together_are_surer_than_apart() -> None:
     assert retiring["together"] < retiring["apart"]
 
 
-def test_an_event_is_taken_from_the_set_that_has_its_others() -> None:
-    made = pipeline("zen4", 1e9)
-    other = counts({"cycles": 9e9})
-    other["set"] = "another"
-    both = pd.concat([other, counts(made)], ignore_index=True)
-    assert by_name(table_of(both, "zen4"))["retiring"] == pytest.approx(TRUTH["retiring"])
-
-
 # --- what cannot be measured ---------------------------------------------------------------------
 
 
@@ -363,17 +355,6 @@ def test_nothing_that_ran_is_no_metric() -> None:
     table = table_of(counts(dict.fromkeys(pipeline("skx", 1.0), 0.0)), "skx")
     assert table["value"].isna().all()
     assert "slots are zero" in by_name(table, "status")["retiring"]
-
-
-def test_domains_are_kept_apart() -> None:
-    user = pipeline("zen4", 1e9)
-    kernel = pipeline("zen4", 1e7, {**TRUTH, "frontend-bound": 0.5, "backend-bound": 0.05})
-    named = {f"{name}:u": value for name, value in user.items()}
-    named |= {f"{name}:k": value for name, value in kernel.items()}
-    made = by_name(table_of(counts(named), "zen4"))
-    assert made["frontend-bound:u"] == pytest.approx(0.25)
-    assert made["frontend-bound:k"] == pytest.approx(0.5)
-    assert len(made) == 2 * len(metrics())
 
 
 @needs_libpfm

@@ -63,13 +63,6 @@ def test_only_new_bytes_are_read_and_half_lines_too(log: Path) -> None:
         assert follower.remarks == []
 
 
-def test_from_the_start_on_demand(log: Path) -> None:
-    with LogFollower(log, timeout_s=0, from_start=True) as follower:
-        assert rest(follower) == b"old\n"
-    with LogFollower(log, timeout_s=0) as follower:
-        assert rest(follower) == b""
-
-
 # --- rotation ----------------------------------------------------------------------------------
 
 

@@ -50,20 +50,6 @@ def test_ready_made_formats_read_the_source_documents_log(name: str, seconds: fl
     assert problems == ["event 73 began at line 7 and never ended"]
 
 
-@pytest.mark.parametrize("name", ["athena", "kv"])
-def test_ready_made_formats_read_our_own_jobs(name: str) -> None:
-    log = (
-        b"AthenaEventLoopMgr   INFO   ===>>>  start processing event #73, run #1 72 events "
-        b"processed so far  <<<===\r\n"
-        b"G4SimTimer           INFO        Event nr. 73 took 1.5e-05 s. New average 1e-5 +- 0\r\n"
-        b"AthenaEventLoopMgr   INFO   ===>>>  done processing event #73, run #1 73 events "
-        b"processed so far  <<<===\r\n"
-    )
-    events, problems = parsed(log, FORMATS[name])
-    assert [event.label for event in events] == [73]
-    assert problems == []
-
-
 @pytest.mark.parametrize(
     ("begin", "end", "words"),
     [
@@ -158,21 +144,6 @@ def test_one_event_at_a_time_in_each_of_several_jobs() -> None:
     ]
 
 
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans()), max_size=20))
-def test_jobs_do_not_disturb_each_other(steps: list[tuple[str, bool]]) -> None:
-    def of(jobs: str) -> list[JobEvent]:
-        lines = [
-            (at, f"{job}> {'begin' if begins else 'end'} 7\n".encode())
-            for at, (job, begins) in enumerate(steps)
-            if job in jobs
-        ]
-        return parsed(lines, JOBS)[0]
-
-    together = of("ab")
-    assert [event for event in together if event.job == "a"] == of("a")
-    assert [event for event in together if event.job == "b"] == of("b")
-
-
 # --- lines of any length, cut anywhere ---------------------------------------------------------
 
 
@@ -204,13 +175,6 @@ def test_any_chunking_gives_the_same_events(log: bytes, data: st.DataObject) -> 
     assert parsed(chunks, NAMED) == parsed(log, NAMED)
     if len(log) < 200:
         assert parsed([(0, bytes([byte])) for byte in log], NAMED) == parsed(log, NAMED)
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=20))
-def test_every_line_is_in_an_event_or_in_a_problem(steps: list[tuple[int, bool]]) -> None:
-    log = "".join(f"{'begin' if begins else 'end'} {event}\n" for event, begins in steps)
-    events, problems = parsed(log.encode(), NAMED)
-    assert 2 * len(events) + len(problems) == len(steps)
 
 
 def test_reading_ends_at_the_deadline_within_what_was_read_at_once() -> None:

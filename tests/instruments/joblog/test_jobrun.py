@@ -89,16 +89,6 @@ def test_the_job_has_a_terminal_that_changes_nothing_and_no_input() -> None:
     assert result.tail == ["False True True ''", "0", "complaint", "True"]
 
 
-def test_the_job_has_the_environment_it_was_given() -> None:
-    result = run_job(
-        python("print(sorted(set(os.environ) & {'GIVEN', 'PATH', 'HOME'}))"),
-        NAMED,
-        environment={"GIVEN": "1"},
-        timeout_s=30,
-    )
-    assert result.tail == ["['GIVEN']"]
-
-
 def test_much_output_is_read_whole_and_the_tail_is_short() -> None:
     result = run("for k in range(20000): print('begin', k); print('end', k)")
     assert [event.label for event in result.events] == list(range(20000))

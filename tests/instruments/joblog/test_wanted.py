@@ -28,14 +28,6 @@ def test_whole_names_are_matched(text: str, event: int | str, found: str | None)
     assert Wanted(text).class_of(event) == found
 
 
-def test_names_that_are_written_out_are_known() -> None:
-    assert Wanted("Zee|ttbar").names == ("Zee", "ttbar")
-    assert Wanted(r"Zee|t.*").names == ()
-    assert Wanted("Zee|ttbar").by_class
-    assert Wanted(r"(?P<event>Z)\w+").by_class
-    assert not Wanted(r"\d+").by_class
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -111,23 +110,6 @@ def test_symbols_of_what_the_job_becomes_and_loads_after_perf_is_attached(tmp_pa
     assert re.search(r" burn_in_library\+0x[0-9a-f]+ \(\S+/loaded\.so\)", text)
     assert re.search(r" burn_in_program\+0x[0-9a-f]+ \(\S+/job\)", text)
     assert re.search(r"^\s*job\s+\d+/\d+", text, re.MULTILINE)  # its name is its own by then
-
-
-@needs_perf
-def test_job_runs_under_its_conditions_and_perf_elsewhere(tmp_path: Path) -> None:
-    cpu = max(os.sched_getaffinity(0))
-    script = "print(sorted(os.sched_getaffinity(0)), os.sched_getscheduler(0))"
-    profile = profile_job(
-        python(script),
-        NAMED,
-        folder=tmp_path,
-        timeout_s=60,
-        conditions=Conditions(cpu=cpu),
-        sampling=OFTEN,
-    )
-    assert profile.job is not None
-    assert profile.job.tail[0] == f"[{cpu}] {os.SCHED_OTHER}"
-    assert os.sched_getaffinity(0) >= {cpu}
 
 
 @needs_perf

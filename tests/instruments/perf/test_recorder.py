@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -425,33 +424,6 @@ def test_perf_that_fails(
     program(false_perf, body)
     with pytest.raises(error, match=said), Recorder(os.getpid(), folder=tmp_path):
         pass
-
-
-def test_what_perf_is_told(tmp_path: Path, false_perf: Path) -> None:
-    told = tmp_path / "told"
-    program(
-        false_perf,
-        f"{OBEY}\nimport json; json.dump([sys.argv, os.environ['PERF_CONFIG'],"
-        f"os.sched_getscheduler(0)], open({str(told)!r}, 'w'))\n"
-        "try:\n    while True: print(obey(), flush=True)\nexcept KeyboardInterrupt: sys.exit(0)",
-    )
-    with Recorder(
-        os.getpid(), folder=tmp_path, event="cycles:pp", frequency_hz=77, call_graph="lbr"
-    ) as recorder:
-        assert recorder.enable() <= recorder.disable() <= time.monotonic_ns()
-    argv, config, scheduler = json.loads(told.read_text())
-    for words in (
-        "record -p",
-        "-D -1",
-        "-k CLOCK_MONOTONIC",
-        "-e cycles:pp",
-        "-F 77",
-        "--call-graph lbr",
-    ):
-        assert words in " ".join(argv)
-    assert config == os.devnull
-    said = [remark for remark in recorder.remarks if "real-time priority" in remark]
-    assert bool(said) == (scheduler != os.SCHED_FIFO)
 
 
 def test_samples_that_cannot_be_read(tmp_path: Path, false_perf: Path) -> None:

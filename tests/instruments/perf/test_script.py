@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
-from perflib.instruments.perf import script as perfscript
 from perflib.instruments.perf.script import StackReader, read
 from perflib.model.errors import UserError
-from tests.instruments.perf.perf_texts import NAMES, RECORDED, Text, scrambled, texts
+from tests.instruments.perf.perf_texts import NAMES, RECORDED
 
 SAMPLE = (
     "kv 12/13 [001] 1.000002003: 25 cycles:u: \n\t401136 f+0x4 (/bin/kv)\n\t2 main (/bin/kv)\n\n"
@@ -67,58 +63,6 @@ def test_the_table_and_its_types(tmp_path: Path) -> None:
         "object": "category",
         "stack": "category",
     }
-
-
-@given(text=texts(), piece=st.integers(2048, 4096), room=st.integers(4, 9))  # whole lines fit
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_text_made_from_a_table_reads_back(
-    tmp_path: Path, text: Text, piece: int, room: int
-) -> None:
-    path = written(tmp_path, text.data)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(perfscript, "_PIECE", piece)
-        patch.setattr(perfscript, "_ROOM", room)
-        in_pieces = read(path)
-    for profile in (read(path), in_pieces):
-        assert plain(profile.samples) == text.rows
-        assert (profile.unread, profile.unread_count) == ([], 0)
-        assert profile.records == text.records
-
-
-@given(text=texts(), data=st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
-def test_a_text_that_ends_early_has_no_sample_that_the_whole_one_has_not(
-    tmp_path: Path, text: Text, data: st.DataObject
-) -> None:
-    cut = text.data[: data.draw(st.integers(0, len(text.data)))]
-    try:
-        found = plain(read(written(tmp_path, cut)).samples)
-    except UserError:
-        return  # not even one
-    assert found[:-1] == text.rows[: len(found) - 1]
-    last = text.rows[len(found) - 1]  # of which callers may be missing
-    head = ("time_ns", "cpu", "pid", "tid", "comm", "event", "period")
-    assert [found[-1][name] for name in head] == [last[name] for name in head]
-    assert last["stack"].endswith(found[-1]["stack"])
-
-
-@given(data=scrambled())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@example(data=b"\n\n \n#")
-@example(data=b"a 1 1.5: c: 12 ((x)")
-def test_anything_is_a_table_or_a_users_mistake(tmp_path: Path, data: bytes) -> None:
-    with contextlib.suppress(UserError):
-        profile = read(written(tmp_path, data))
-        assert len(profile.samples) + profile.unread_count > 0
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_recorded_texts(name: str) -> None:
-    """What their samples are: tests of the export have that of inferno."""
-    profile = read(RECORDED / name)
-    assert len(profile.samples)
-    if name != "cut.txt":
-        assert profile.unread == []
 
 
 @pytest.mark.parametrize("begin", ["#", "\t", "x"])

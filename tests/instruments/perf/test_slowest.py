@@ -139,20 +139,6 @@ def test_what_is_kept_does_not_grow_with_the_job(
     assert len(kept.samples) <= 1100
 
 
-def test_others_are_a_fair_choice() -> None:
-    counts = np.zeros(4)
-    for seed in range(30):
-        keeper = Slowest(1, 1000, seed)
-        keeper._room_ns = 100 * MS
-        for one in in_row([1] * 2000):
-            keeper.end(one, "")
-        (held,) = keeper._classes.values()
-        for one in held.others:
-            counts[int(one.label) // 500] += 1
-    expected = counts.sum() / 4
-    assert (abs(counts - expected) < 5 * np.sqrt(expected)).all()  # early or late alike
-
-
 def test_the_jobs_own_timing_counts_more_than_late_lines(tmp_path: Path) -> None:
     keeper, pieces = Slowest(1, 1000), Pieces(tmp_path)
     late = JobEvent(1, 0, 90 * MS, reported_seconds=0.005)

@@ -92,11 +92,6 @@ def test_an_inlined_function_is_found_by_its_lines(tmp_path: Path) -> None:
     assert back == {"function": "work", "kind": "inlined", "first": "main", "second": "work"}
 
 
-def test_a_function_that_only_had_no_sample_is_none_that_changed(tmp_path: Path) -> None:
-    a, b = program(tmp_path / "a", source()), program(tmp_path / "b", source())
-    assert facts(a, b, ("work", "other"), ("other",))["changes"] == []
-
-
 def test_a_function_in_another_library(tmp_path: Path) -> None:
     a = program(tmp_path / "a", source())
     shared = program(tmp_path / "b", source(), "-shared", "-fPIC", name="libjob.so")

@@ -113,31 +113,6 @@ def test_costly_entries_are_found_and_their_control_windows_are_not() -> None:
     assert np.mean([found.control.effect for found in runs]) < 1
 
 
-def test_the_costly_functions_are_distinguished_from_the_others() -> None:
-    missed = wrong = 0
-    for found in studied(Program(20, costly=4, times=6.0), 20, 1.5):
-        table = found.table[found.table["samples"] > 400]
-        costly = table["function"] < "f04"
-        named = table["verdict"] == "supported"
-        missed += int((costly & ~named).sum())
-        wrong += int((named & ~costly).sum())
-    assert wrong == 0
-    assert missed <= 5
-
-
-def test_a_supported_function_has_its_numbers() -> None:
-    samples = pd.DataFrame(
-        {"symbol": "f", "offset": [0, 4, 8, 12] * 100 + [*range(16, 400, 4)] * 5}
-    )
-    found = entry_cost(samples, {"f": np.arange(0, 400, 4)})
-    finding = by_subject(found)["entry f"]
-    assert finding.verdict == "supported"
-    assert finding.effect == pytest.approx((400 / 880) / 0.04)
-    assert finding.low > 8
-    assert finding.evidence["p_holm"] < 1e-6
-    assert finding.evidence["even_by"] == "instructions"
-
-
 def test_code_that_is_uneven_everywhere_is_no_costly_entry() -> None:
     """Hot loops at random places: over all functions, the entry does not come out costly."""
     runs = studied(Program(30, uneven=1.5), 40, 1.5)
@@ -202,17 +177,6 @@ def test_one_far_offset_makes_no_even_spread_costly() -> None:
     found = entry_cost(even).table.iloc[0]
     assert found["verdict"] != "supported"
     assert found["ratio"] == pytest.approx(1, rel=0.05)
-
-
-def test_samples_on_few_places_tell_no_length() -> None:
-    with pytest.raises(UserError, match="500 of functions that are hardly longer"):
-        entry_cost(pd.DataFrame({"symbol": "f", "offset": [0, 0, 0, 0, 1000] * 100}))
-
-
-def test_an_offset_within_an_instruction_belongs_to_it() -> None:
-    samples = pd.DataFrame({"symbol": "f", "offset": [1, 2, 5] * 10 + [40] * 70})
-    found = entry_cost(samples, {"f": [0, 7, 20, 33, 40, 41]}, instructions=1)
-    assert found.table["at_entry"][0] == 30
 
 
 def test_the_control_window_is_elsewhere_and_as_long() -> None:

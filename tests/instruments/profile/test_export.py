@@ -13,7 +13,6 @@ from typing import Any
 import duckdb
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
 
 from perflib.instruments.perf.script import read
 from perflib.instruments.profile.export.files import written
@@ -21,7 +20,7 @@ from perflib.instruments.profile.export.flame import folded
 from perflib.instruments.profile.export.parquet import write_parquet
 from perflib.instruments.profile.export.speedscope_file import speedscope
 from perflib.model.errors import UserError
-from tests.instruments.perf.perf_texts import RECORDED, Text, texts
+from tests.instruments.perf.perf_texts import RECORDED
 
 # inferno cuts "operator()" short, and leaves "operator<<" its arguments.
 CALLED = re.compile(r"operator(?:\(\)|<<(?:\([^)]*\))?)?")
@@ -50,13 +49,6 @@ def inferno(path: Path) -> list[str]:
         pytest.skip("no inferno-collapse-perf on PATH: cargo install inferno")
     done = subprocess.run([program, "-q", path], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
-
-
-@given(text=texts(plain=True))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-def test_made_texts_fold_as_inferno_folds_them(tmp_path: Path, text: Text) -> None:
-    samples = samples_of(tmp_path, text.data)
-    assert folded(samples) == inferno(tmp_path / "perf.txt")
 
 
 @pytest.mark.parametrize(
@@ -104,15 +96,6 @@ def check_speedscope(made: dict[str, Any]) -> None:
     json.dumps(made, allow_nan=False)
 
 
-@pytest.mark.parametrize("path", sorted(RECORDED.glob("*.txt")), ids=lambda path: path.stem)
-def test_recorded_texts_for_speedscope(path: Path) -> None:
-    samples = read(path).samples
-    made = speedscope(samples, "name")
-    check_speedscope(made)
-    assert sum(len(profile["samples"]) for profile in made["profiles"]) == len(samples)
-    assert len(made["profiles"]) == len(samples[["event", "pid", "tid"]].drop_duplicates())
-
-
 def test_speedscope_says_what_folded_says(tmp_path: Path) -> None:
     text = (
         "kv 1/2 1.1: 10 cpu-clock: 1 f (/x)\nkv 1/3 1.2: 20 cpu-clock: 1 g (/x)\n"
@@ -135,17 +118,6 @@ def test_speedscope_says_what_folded_says(tmp_path: Path) -> None:
     assert [(profile["unit"], profile["weights"]) for profile in other] == [("none", [1])]
     both = [profile["name"] for profile in speedscope(samples, "kv")["profiles"]]
     assert both == ["cpu-clock: kv 1/3", "cpu-clock: kv 1/2", "faults: kv 1/3"]
-
-
-@pytest.mark.parametrize(
-    ("event", "unit"),
-    [("5 task-clock:u", "nanoseconds"), ("task-clock", "none"), ("5 cycles:u", "none")],
-)
-def test_units(tmp_path: Path, event: str, unit: str) -> None:
-    samples = samples_of(tmp_path, f"kv 2 1.1: {event}: 1 f (/x)\n")
-    (profile,) = speedscope(samples, "kv")["profiles"]
-    assert profile["unit"] == unit
-    assert profile["name"] == "kv 2"
 
 
 # --- files ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import pytest
 
 from perflib.instruments.perf.script import read
 from perflib.instruments.profile.export import FORMATS
-from perflib.instruments.profile.export.protobuf import number, varint
+from perflib.instruments.profile.export.protobuf import varint
 from perflib.instruments.profile.python_frames import frame_parts, python_frame
 from perflib.model.errors import UserError
 from tests.instruments.perf.perf_texts import RECORDED
@@ -56,12 +56,6 @@ def written(name: str, samples: pd.DataFrame, folder: Path) -> bytes:
     FORMATS[name].write(samples, "a profile", path)
     assert [one.name for one in folder.iterdir()] == [path.name]
     return path.read_bytes()
-
-
-@pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 2**32, 2**63 - 1])
-def test_numbers_of_the_wire_format(value: int) -> None:
-    assert packed(varint(value)) == [value]
-    assert decode(number(300, value)) == {300: [value]}
 
 
 def test_negative_numbers_are_64_bit_complements() -> None:
@@ -199,22 +193,6 @@ def perfetto_sums(data: bytes) -> Counter[tuple[str, str]]:
 def test_perfetto_has_every_event_and_stack(name: str, tmp_path: Path) -> None:
     samples = recorded(name)
     assert perfetto_sums(written("perfetto", samples, tmp_path)) == sums(samples)
-
-
-def test_perfetto_of_two_events_names_threads(tmp_path: Path) -> None:
-    data = written("perfetto", two_events(), tmp_path)
-    expected = Counter(
-        {
-            (event, stack.replace("py::Fit.run:/opt/fit/fit.py", "Fit.run (fit.py)")): weight
-            for (event, stack), weight in sums(two_events()).items()
-        }
-    )
-    assert perfetto_sums(data) == expected
-    tree = decode(decode(decode(data)[1][0])[2][0])
-    assert {one[1][0] for one in map(decode, tree[1])} == {100, 9}
-    assert {(one[1][0], one[3][0]) for one in map(decode, tree[2])} == {
-        (100, 100), (101, 100), (9, 9),
-    }  # fmt: skip
 
 
 def test_perfettos_own_messages_read_it(tmp_path: Path) -> None:

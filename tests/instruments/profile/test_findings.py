@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.instruments.profile import claims
 from perflib.instruments.profile.comparison import Comparison, compare
 from perflib.instruments.profile.entry_cost import entry_cost
 from perflib.instruments.profile.findings import comparison_findings, entry_findings
@@ -33,26 +30,6 @@ def entries() -> pd.DataFrame:
     return pd.concat([even, pd.DataFrame({"symbol": "a", "offset": [0] * 400})])
 
 
-def test_of_several_cores_each_subject_names_its_core() -> None:
-    found = comparison_findings(comparison(), "cpu8")
-    assert [finding.subject for finding in found] == [
-        "cpu8 event time",
-        "cpu8 standing out",
-        "cpu8 a",
-    ]
-
-
-def test_entries_are_descriptions_and_each_function_is_named() -> None:
-    over_all, control, *functions = entry_findings(
-        entry_cost(entries(), dict.fromkeys("abcd", 400))
-    )
-    assert (over_all.of, control.of) == (claims.ENTRY, claims.CONTROL)
-    assert {finding.of for finding in functions} == {claims.FUNCTION_ENTRY}
-    assert [finding.about for finding in functions] == [{"function": name} for name in "abcd"]
-    assert functions[0].verdict == "supported"
-    assert {finding.kind for finding in (over_all, control, *functions)} == {"description"}
-
-
 @pytest.mark.parametrize("verdict", ["supported", "refuted", "inconclusive"])
 def test_every_verdict_has_its_sentence(verdict: str) -> None:
     found = comparison_findings(comparison())
@@ -67,14 +44,3 @@ def test_every_verdict_has_its_sentence(verdict: str) -> None:
         assert verdict in finding.of.plain
         assert said.plain[0].isupper() or said.plain.startswith("a takes")
         assert "{" not in said.plain + said.claim
-
-
-def test_what_can_and_what_could_not_be_seen_is_a_reason() -> None:
-    found = comparison()
-    blind = replace(found, open_percent=float("inf"))
-    codes = [comparison_findings(one)[1].reasons[0].code for one in (found, blind)]
-    assert codes == ["unseen", "unseen_any"]
-    two_rounds = replace(found, rounds=2)
-    assert {finding.verdict for finding in comparison_findings(two_rounds)} == {"inconclusive"}
-    codes = [comparison_findings(two_rounds)[1].reasons[n].code for n in (0, 1)]
-    assert codes == ["too_few", "by_count"]

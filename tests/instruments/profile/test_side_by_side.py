@@ -35,11 +35,6 @@ def test_an_inserted_instruction_shifts_nothing(at: int) -> None:
     assert [pair[0] for pair in pairs if pair[0] is not None] == list(range(len(CODE)))
 
 
-def test_an_exchanged_instruction_stays_beside_what_it_was() -> None:
-    other = [*CODE[:2], "divsd %xmm1,%xmm0", "jne 90 <f+0x84>", CODE[4]]
-    assert align(CODE, other) == [(place, place) for place in range(len(CODE))]
-
-
 @given(
     st.lists(st.sampled_from("abcd"), max_size=12), st.lists(st.sampled_from("abcd"), max_size=12)
 )
@@ -90,22 +85,6 @@ def test_where_nothing_differs_none_is_named_and_that_is_a_finding() -> None:
     inside = found.table.dropna(subset=["difference"])
     assert (inside["difference_low"] <= 0).all()
     assert (inside["difference_high"] >= 0).all()
-
-
-def test_a_function_that_grew_as_a_whole_has_no_costlier_instruction() -> None:
-    generator = np.random.default_rng(13)
-    made = samples(generator, function(generator), 0.0, rounds=10)
-    twice = pd.concat([made, made[made["configuration"] == "new"]], ignore_index=True)
-    assert compared(twice.astype(made.dtypes)).named().empty
-
-
-def test_of_one_repetition_it_is_counting_and_stays_open() -> None:
-    generator = np.random.default_rng(5)
-    found = compared(samples(generator, function(generator), 1.0, rounds=1, count=20_000))
-    assert found.counting_only
-    assert not found.named().empty
-    assert {finding.verdict for finding in instruction_findings(found)} == {"inconclusive"}
-    assert "Counting only" in instruction_findings(found)[0].reason
 
 
 def test_shares_and_samples_add_up_and_texts_show_them() -> None:

@@ -1,22 +1,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perflib.instruments.profile.views import (
-    Node,
     bottom_up,
     callees,
     callers,
     flat,
     merge_copies,
-    object_of,
     select,
     top_down,
 )
@@ -53,21 +50,6 @@ def test_flat_counts_self_and_total_with_recursion_once() -> None:
     assert list(shown["total_percent"]) == [90.0, 100.0, 60.0]
 
 
-def test_flat_adds_periods_up_when_asked() -> None:
-    made = table([sample("a;b", period=10), sample("a", period=30), sample("a", period=0)])
-    assert rows(flat(made, "period"), "function", "self_period", "total_percent") == [
-        ("a", 30, 100.0),
-        ("b", 10, 25.0),
-    ]
-
-
-def test_an_object_is_that_of_most_samples_and_none_for_a_mere_caller() -> None:
-    pairs = [("f", "x"), ("f", "y"), ("f", "y"), ("g", "z"), ("h", "x")]
-    made = table([sample(f"m;{leaf}", object=f"/lib/{name}") for leaf, name in pairs])
-    assert object_of(made) == {"f": "/lib/y", "g": "/lib/z", "h": "/lib/x"}
-    assert dict(rows(flat(made), "function", "object"))["m"] == ""
-
-
 @given(any_stacks)
 @settings(max_examples=50)
 def test_flat_agrees_with_counting_sample_by_sample(stacks: dict[str, int]) -> None:
@@ -85,39 +67,6 @@ def test_flat_agrees_with_counting_sample_by_sample(stacks: dict[str, int]) -> N
 
 
 # --- trees ---------------------------------------------------------------------------------------
-
-
-def as_dict(node: Node) -> dict[str, tuple[int, int]]:
-    paths: dict[str, tuple[int, int]] = {}
-    above: list[str] = []
-    for depth, here in node.walk():
-        del above[depth:]
-        above.append(here.function)
-        paths[";".join(above)] = (here.total, here.self)
-    return paths
-
-
-def test_top_down_goes_from_the_start_and_bottom_up_from_where_the_time_is() -> None:
-    assert as_dict(top_down(samples_of(STACKS))) == {
-        "all": (10, 0),
-        "all;main": (10, 1),
-        "all;main;f": (6, 0),
-        "all;main;f;g": (6, 5),
-        "all;main;f;g;f": (1, 1),
-        "all;main;g": (3, 3),
-    }
-    assert as_dict(bottom_up(samples_of(STACKS))) == {
-        "all": (10, 0),
-        "all;g": (8, 0),
-        "all;g;f": (5, 0),
-        "all;g;f;main": (5, 5),
-        "all;g;main": (3, 3),
-        "all;f": (1, 0),
-        "all;f;g": (1, 0),
-        "all;f;g;f": (1, 0),
-        "all;f;g;f;main": (1, 1),
-        "all;main": (1, 1),
-    }
 
 
 @given(any_stacks)
@@ -259,23 +208,3 @@ def test_copies_of_a_function_become_one() -> None:
     assert list(merged["offset"]) == list(made["offset"])
     assert made["symbol"].iloc[0] == "kv_scatter_0042"  # the table that was given is as it was
     assert rows(flat(merged), "function", "self_samples")[0] == ("kv_scatter", 2)
-
-
-def test_distinct_stacks_are_split_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What makes a million samples quick: work goes by stack, not by sample."""
-    from perflib.instruments.profile import views
-
-    names = [f"main;f{i};g{i % 7}" for i in range(50)]
-    codes = np.arange(1000) % 50
-    made = samples_of({"main": 1000})
-    made["stack"] = pd.Categorical.from_codes(codes, pd.Index(names))
-    split: list[str] = []
-
-    class Counting(views._Stack):
-        def __new__(cls, frames: list[str], weight: int) -> Self:
-            split.append(frames[1])
-            return super().__new__(cls, frames, weight)
-
-    monkeypatch.setattr(views, "_Stack", Counting)
-    assert top_down(made).below["main"].below["f3"].total == 20
-    assert len(split) == 50

@@ -194,14 +194,6 @@ def test_aliases_are_those_of_the_reference(
 
 @needs_x86
 @needs_qemu
-def test_a_vector_access_counts_once(tmp_path: Path) -> None:
-    program = assemble("sim_aliases", tmp_path, N=50, DISTANCE=4096 + 31, FILL=0, VECTOR=1)
-    found = counts(aliases([program], 1))
-    assert (found["loads"], found["stores"], found["4K aliases"]) == (50, 50, 50)
-
-
-@needs_x86
-@needs_qemu
 def test_the_stack_moves_with_the_environment(tmp_path: Path) -> None:
     """And nothing else moves it: no address-space randomisation."""
     program = assemble("sim_stack", tmp_path)

@@ -75,12 +75,6 @@ def test_what_else_lies_on_the_line_of_a_variable_is_kept() -> None:
     assert [locks[number].beside for number in numbers] == [("hits",), (), ()]
 
 
-def test_locks_on_the_heap_are_named_by_their_callers() -> None:
-    locks, numbers = named((0x9000, 1, 0), (0x9028, 1, 0))
-    assert locks == [("lock in take", "mutex")] * 2
-    assert numbers == [0, 1]
-
-
 def test_words_of_a_condition_variable_on_the_heap_are_one_lock() -> None:
     locks, numbers = named((0x9028, 1, 1), (0x902C, 1, 1), (0x9100, 1, 1))
     assert locks == [("lock in sleep_on_it", "condition")] * 2

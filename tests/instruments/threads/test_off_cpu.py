@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from perflib.instruments.profile import views
-from perflib.instruments.threads.concurrency import thread_states
 from perflib.instruments.threads.formats import Selection, State
 from perflib.instruments.threads.samples import off_cpu_samples
-from tests.instruments.threads.made import made_recording, recording_of
+from tests.instruments.threads.made import recording_of
 
 RUNNING, READY, WAITING, SLEEPING, SPINNING, UNKNOWN = State
 
@@ -39,12 +36,3 @@ def test_time_without_a_core_by_stack_and_state(tmp_path: Path) -> None:
     part = off_cpu_samples(made, Selection(5, 14), [WAITING, SLEEPING])
     assert part["period"].tolist() == [2, 2]
     assert part["time_ns"].tolist() == [5, 12]
-
-
-def test_it_sums_to_what_the_states_say(tmp_path: Path) -> None:
-    made = made_recording(tmp_path, threads=5, seconds=0.4, per_second=2000)
-    states = thread_states(made)
-    off_s = states[["waiting", "sleeping", "ready"]].to_numpy().sum()
-    assert off_cpu_samples(made)["period"].sum() / 1e9 == pytest.approx(off_s)
-    row = off_cpu_samples(made, Selection(rows=[2]))
-    assert set(row["tid"]) == {made.threads["tid"][2]}

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from perflib.instruments.profile import views
 from perflib.instruments.threads import writer as writing
-from perflib.instruments.threads.concurrency import thread_states
 from perflib.instruments.threads.formats import FORMAT, INTERVAL, LOST, SAMPLE, Lock, Selection
 from perflib.instruments.threads.intervals import mark_lost, states_in_bins
 from perflib.instruments.threads.recording import Recording
@@ -279,17 +278,6 @@ def test_at_tells_what_a_thread_does(tmp_path: Path) -> None:
         recording.at(2, 5)
     with pytest.raises(UserError, match="there is no thread -1"):
         recording.at(-1, 5)
-
-
-def test_seconds_by_state(made: Recording) -> None:
-    table = thread_states(made)
-    life = (made.threads["end_ns"] - made.threads["start_ns"]).to_numpy() / 1e9
-    states = ["running", "ready", "waiting", "sleeping", "spinning", "unknown"]
-    assert table[states].to_numpy().sum(axis=1) == pytest.approx(life)
-    assert table[["running", "sleeping"]].to_numpy()[0].tolist() == [0.2, 0.8]
-    part = thread_states(made, Selection(None, made.start_ns + 10**8, [3, 1]))
-    assert part.index.tolist() == [3, 1]
-    assert (part[states].to_numpy() == 0).all()  # the first tenth is the first thread's
 
 
 def test_no_bins_are_refused(made: Recording) -> None:

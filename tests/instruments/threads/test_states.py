@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perflib import kernels
@@ -146,18 +146,6 @@ def test_any_events_give_what_plain_python_says_wherever_batches_are_cut(
     assert machine.impossible == reference.impossible
 
 
-@given(any_events())
-@settings(max_examples=50)
-def test_a_threads_states_add_up_to_its_life(events: list[tuple[int, ...]]) -> None:
-    machine, threads = told(events, 5000)
-    lives = machine.threads
-    for row, intervals in enumerate(threads):
-        life = (int(lives["start_ns"][row]), int(lives["end_ns"][row]))
-        edges = [life[0], *(one.end_ns for one in intervals)]
-        assert [one.start_ns for one in intervals] == edges[:-1]
-        assert edges[-1] == life[1]
-
-
 # --- stories -------------------------------------------------------------------------------------
 
 
@@ -199,141 +187,6 @@ def test_a_wait_for_a_lock_from_its_begin_to_its_end() -> None:
     assert machine.impossible == 0
 
 
-def test_a_thread_that_could_go_on_is_ready() -> None:
-    """Also one that is preempted within a lock operation: then the time is the lock's."""
-    _, (_, free, asking) = told(
-        [
-            born(JOB),
-            born(11),
-            born(12),
-            switch(10, 0, 11),
-            switch(20, 11, 12, 0x100),
-            event(25, Event.FUTEX_WAIT, 12, 0x7000),
-            switch(30, 12, 11, 0),
-        ],
-        50,
-    )
-    assert states(free) == [
-        (0, 10, "ready"),
-        (10, 20, "running"),
-        (20, 30, "ready"),
-        (30, 50, "running"),
-    ]
-    assert states(asking)[-1] == (30, 50, "ready")
-    assert (free[2].lock, asking[-1].lock) == (-1, 0)
-
-
-def test_a_thread_woken_on_its_way_off_the_cpu_was_ready() -> None:
-    machine, (job,) = told(
-        [
-            born(JOB),
-            switch(10, 0, JOB),
-            event(18, Event.WAKING, 99, JOB, cpu=1),
-            switch(20, JOB, 0, 1),
-            switch(50, 0, JOB),
-        ]
-    )
-    assert states(job)[2] == (20, 50, "ready")
-    assert (job[2].flags, machine.impossible) == (0, 0)
-
-
-def test_what_cannot_be_is_unknown_since_the_last_certain_time() -> None:
-    """The thread leaves a CPU while it should sleep; then it comes to one while it runs."""
-    machine, (job,) = told(
-        [
-            born(JOB),
-            switch(10, 0, JOB),
-            switch(20, JOB, 0, 1),
-            switch(60, JOB, 0, 1, cpu=1),
-            event(70, Event.WAKING, 0, JOB, pid=0),
-            switch(80, 0, JOB),
-            event(100, Event.SAMPLE, JOB, 10, stack=0),
-            switch(150, 0, JOB, cpu=1),
-        ],
-        200,
-    )
-    assert states(job) == [
-        (0, 10, "ready"),
-        (10, 20, "running"),
-        (20, 60, "unknown"),
-        (60, 70, "sleeping"),
-        (70, 80, "ready"),
-        (80, 100, "running"),
-        (100, 150, "unknown"),
-        (150, 200, "running"),
-    ]
-    assert [one.flags for one in job] == [0, 0, 1, 0, 0, 0, 1, 0]
-    assert machine.impossible == 2
-
-
-@pytest.mark.parametrize(
-    ("first", "before"),
-    [
-        (switch(50, JOB, 0, 1), "running"),
-        (switch(50, 0, JOB), "ready"),
-        (event(50, Event.WAKING, 0, JOB, pid=0), "unknown"),
-    ],
-)
-def test_the_first_event_tells_what_a_thread_did_before(
-    first: tuple[int, ...], before: str
-) -> None:
-    machine = machine_of()
-    intervals = found(
-        machine, [machine.feed(np.array([event(0, Event.COMM, JOB, 0), first], dtype=EVENT))]
-    )
-    assert states(intervals[0]) == [(0, 50, before)]
-
-
-def test_samples_in_a_function_that_spins() -> None:
-    """Each stands for its period around it; periods that touch are one."""
-    _, (job,) = told(
-        [
-            born(JOB),
-            switch(10, 0, JOB),
-            event(100, Event.SAMPLE, JOB, 40, stack=0),
-            event(200, Event.SAMPLE, JOB, 40, stack=1),
-            event(240, Event.SAMPLE, JOB, 40, stack=1),
-            event(300, Event.SAMPLE, JOB, 40, stack=1),
-            switch(310, JOB, 0, 1),
-        ],
-        310,
-    )
-    assert states(job)[1:] == [
-        (10, 180, "running"),
-        (180, 260, "spinning"),
-        (260, 280, "running"),
-        (280, 310, "spinning"),
-    ]
-    assert [one.stack for one in job[1:]] == [-1, 1, -1, 1]
-
-
-def test_lives_names_and_numbers_given_anew() -> None:
-    """A thread dies, runs on for a moment, and its number goes to another one."""
-    machine, threads = told(
-        [
-            born(JOB, 0),
-            event(5, Event.COMM, JOB, 0, 1),
-            switch(6, 0, JOB),
-            born(11, 10, cpu=1),
-            event(11, Event.COMM, 11, 2),
-            switch(12, 0, 11, cpu=1),
-            event(40, Event.EXIT, 11, cpu=1),
-            event(41, Event.WAKING, 11, JOB, cpu=1),
-            switch(42, 11, 0, 0x40, cpu=1, pid=-1),
-            born(11, 50),
-            switch(60, 0, 11, cpu=1),
-        ],
-        100,
-    )
-    lives = machine.threads
-    assert lives["tid"].tolist() == [JOB, 11, 11]
-    assert lives["name"].tolist() == ["job", NAMES[2], "job"]  # a child has its parent's name
-    assert lives[["start_ns", "end_ns"]].to_numpy().tolist() == [[0, 100], [10, 40], [50, 100]]
-    assert states(threads[1]) == [(10, 12, "ready"), (12, 40, "running")]
-    assert states(threads[2]) == [(50, 60, "ready"), (60, 100, "running")]
-    assert machine.impossible == 0
-
-
 def test_processes_that_the_job_starts() -> None:
     """A child is followed; a program that is to be left alone is not, nor what it starts."""
     asked = []
@@ -358,36 +211,6 @@ def test_processes_that_the_job_starts() -> None:
     assert asked == [(JOB, "job"), (20, "event-0")]
     alone, _ = told(events, 100, follow=False)
     assert alone.threads["tid"].tolist() == [JOB]
-
-
-def test_exec_ends_the_other_threads_and_keeps_the_process() -> None:
-    machine, threads = told(
-        [
-            born(JOB),
-            born(11),
-            switch(10, 0, JOB),
-            event(30, Event.COMM, JOB, 1, 1),
-        ],
-        100,
-    )
-    assert machine.threads["end_ns"].tolist() == [100, 30]
-    assert machine.threads["name"].tolist() == ["event-0", "11"]
-    assert states(threads[0]) == [(0, 10, "ready"), (10, 100, "running")]
-
-
-def test_lost_events_are_kept_and_end_a_wait_that_may_have_ended() -> None:
-    machine, (job,) = told(
-        [
-            born(JOB),
-            switch(10, 0, JOB),
-            event(20, Event.FUTEX_WAIT, JOB, 0x7000),
-            event(90, Event.LOST, 0, 12, 20, pid=0),
-            switch(100, JOB, 0, 1),
-        ],
-        200,
-    )
-    assert machine.lost.tolist() == [(20, 90, 0, 12)]
-    assert states(job)[-1] == (100, 200, "sleeping")
 
 
 def test_no_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,18 +65,6 @@ def test_code_and_data_have_the_names_of_the_source(tmp_path: Path, flags: tuple
     assert symbols.object_at(at["filled"] + 16) != ("filled", 16)  # which is behind its end
 
 
-def test_a_library_has_the_names_that_it_exports(tmp_path: Path) -> None:
-    at, maps = run(compiled(tmp_path))
-    libc = next(row for row in read_maps(maps) if "libc" in row.path and row.offset == 0)
-    symbols = Symbols.from_maps(maps)
-    nm = subprocess.run(["nm", "-D", libc.path], capture_output=True, text=True, check=True).stdout
-    place = next(
-        int(line.split()[0], 16) for line in nm.splitlines() if " pthread_mutex_lock@@" in line
-    )
-    assert symbols.name(libc.start + place + 1) == "pthread_mutex_lock"
-    assert at["strlen"] != 0
-
-
 def test_what_is_stripped_is_named_by_file_and_address(tmp_path: Path) -> None:
     program = compiled(tmp_path, "-s", "-no-pie", name="a job")
     at, maps = run(program)

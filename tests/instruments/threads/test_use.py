@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from perflib.instruments.threads.formats import Selection, State
 from perflib.instruments.threads.recording import Recording
@@ -16,7 +14,6 @@ from perflib.instruments.threads.use import (
     CLASSES,
     active,
     use_by_function,
-    use_of,
     use_of_time,
     use_over_time,
 )
@@ -24,13 +21,6 @@ from perflib.model.errors import UserError
 from tests.instruments.threads.made import recording_of
 
 RUNNING, READY, WAITING, SLEEPING, SPINNING, UNKNOWN = State
-
-
-@given(st.integers(1, 500), st.integers(0, 1200))
-def test_a_class_is_what_vtune_calls_it(target: int, threads: int) -> None:
-    percent = 100 * threads / target
-    bounds = [threads == 0, percent <= 50, percent <= 85, percent <= 115, True]
-    assert CLASSES[int(use_of(threads, target))] == CLASSES[bounds.index(True)]
 
 
 @pytest.fixture

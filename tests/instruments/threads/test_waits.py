@@ -38,7 +38,7 @@ from perflib.instruments.threads.waits import (
     wait_paths,
 )
 from perflib.model.errors import MeasurementError
-from tests.instruments.threads.made import LOCKS, STACKS, made_recording, recording_of
+from tests.instruments.threads.made import LOCKS, STACKS, recording_of
 from tests.reference.thread_states import (
     Interval,
     bins_of,
@@ -254,23 +254,6 @@ def test_paths_holders_and_the_longest(recording: Recording) -> None:
     )
     assert (longest["start_ns"], longest["end_ns"], longest["holder"]) == (200_000, 310_000, "job")
     assert len(longest_waits(recording)) == 2
-
-
-def test_a_made_job_is_serial_where_it_was_made_so(tmp_path: Path) -> None:
-    recording = made_recording(tmp_path, threads=5, seconds=1.0)
-    found = serial_parts(recording)
-    assert (found.start_s, found.end_s) == (0.1, 0.1)
-    assert lock_waits(recording)["name"][0] == "output_module"
-
-
-def test_a_helper_that_looks_about_does_not_make_a_job_parallel(tmp_path: Path) -> None:
-    """It runs for 1 us every 200 us beside the thread that prepares."""
-    ms = 1_000_000
-    helper = [(at, at + 1000, 0) for at in range(0, 10 * ms, 200_000)]
-    threads: Any = [[(0, 20 * ms, 0)], [(10 * ms, 20 * ms, 0)], helper]
-    recording = recording_of(tmp_path, threads)
-    assert serial_parts(recording).start_s == 0.01
-    assert serial_parts(recording, 0.0).start_s == 0.0
 
 
 def test_waiting_for_work_is_no_work_but_waiting_for_a_lock_is(tmp_path: Path) -> None:

@@ -251,23 +251,6 @@ def test_a_thread_that_is_born_comes_from_its_parent(tmp_path: Path) -> None:
     assert chain(made, 0, 10)["woken"].tolist() == [0, 1]
 
 
-def test_a_holder_that_did_not_run_leaves_a_part_of_the_wait_on_the_path(tmp_path: Path) -> None:
-    """By preload only who held the lock first is known: it was asleep when the wait ended."""
-    made = recording_of(
-        tmp_path,
-        [
-            [(0, 6, RUNNING), (6, 20, SLEEPING)],
-            [(0, 2, RUNNING), (2, 10, WAITING, 0, -1, LOCK_A, 0, 0), (10, 20, RUNNING)],
-        ],
-    )
-    assert _of(critical_path(made)) == [
-        (0, 2, 0, "running", -1, -1),
-        (2, 6, 0, "running", LOCK_A, -1),
-        (6, 10, 1, "waiting", LOCK_A, 0),
-        (10, 20, 1, "running", -1, -1),
-    ]
-
-
 def test_threads_that_do_not_wait_for_each_other_have_a_path_through_one(tmp_path: Path) -> None:
     """Null: nothing depends on anything, so nobody is woken and no lock has a share."""
     made = made_recording(tmp_path, threads=4, seconds=0.2, waits=False)

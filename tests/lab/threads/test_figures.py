@@ -3,11 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from perflib.instruments.threads.concurrency import concurrency, effective_concurrency, serial_parts
@@ -15,11 +12,8 @@ from perflib.instruments.threads.formats import Selection, State
 from perflib.instruments.threads.recording import Recording
 from perflib.lab.theme import png
 from perflib.lab.threads.figures import concurrency_figure, timeline_figure
-from perflib.lab.threads.page import colours
 from perflib.model.errors import UserError
 from tests.instruments.threads.made import made_recording, recording_of
-
-MS = 1_000_000
 
 
 @pytest.fixture
@@ -27,42 +21,10 @@ def recording(tmp_path: Path) -> Recording:
     return made_recording(tmp_path, 5, 0.2, cpus=2)
 
 
-def lanes(figure: Figure) -> np.ndarray:
-    return np.asarray(figure.axes[0].images[0].get_array())
-
-
 def explained(axes: Axes) -> list[str]:
     legend = axes.get_legend()
     assert legend is not None
     return [text.get_text() for text in legend.get_texts()]
-
-
-def test_a_lane_a_thread_in_the_colours_of_its_states(tmp_path: Path) -> None:
-    intervals = [(0, 5 * MS, State.RUNNING), (5 * MS, 8 * MS, State.WAITING)]
-    figure = timeline_figure(recording_of(tmp_path, [intervals, [(0, 10 * MS, State.UNKNOWN)]]))
-    image = lanes(figure)
-    upper, lower = image[: len(image) // 2], image[len(image) // 2 :]
-    middle = len(upper) // 2
-    drawn = [to_rgb(colours()[state]) for state in (State.RUNNING, State.WAITING)]
-    assert tuple(upper[middle, 200]) == pytest.approx(drawn[0])
-    assert tuple(upper[middle, 600]) == pytest.approx(drawn[1])
-    assert tuple(upper[middle, 900]) == (1, 1, 1)  # the thread has ended
-    seen = {tuple(np.round(pixel, 3)) for pixel in lower[middle]}
-    assert len(seen) == 2  # hatched
-    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["event-0", "event-1"]
-
-
-def test_axes_legend_and_cores(recording: Recording) -> None:
-    figure = timeline_figure(recording, title="A job")
-    above, below = figure.axes
-    assert above.get_title(loc="left") == "A job"
-    assert below.get_xlabel() == "time since the recording began (ms)"
-    assert below.get_ylabel() == "threads at work"
-    assert {text.get_text() for text in below.texts} == {"2 cores"}
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()][:2] == ["running", "spinning"]
-    assert len(legend.get_texts()) == 6
-    assert png(figure).startswith(b"\x89PNG")
 
 
 def test_of_many_threads_those_with_the_most_work_are_drawn(tmp_path: Path) -> None:

@@ -81,12 +81,6 @@ def test_the_axis_has_some_round_ticks_that_differ(start: int, span: int) -> Non
         assert said == pytest.approx(place, abs=max(1e-3 * span, 1e-9 * place))
 
 
-def test_deep_inside_of_a_recording_ticks_count_from_a_time_that_the_title_names() -> None:
-    title, ticks = time_axis(3_600_123_456_000, 3_600_123_476_000)
-    assert title == "3600.123 s since the recording began, and (µs)"
-    assert ticks[0] == (3_600_123_460_000, "460")
-
-
 @given(st.text(st.characters()))
 def test_shown_names_can_be_printed_and_sent(name: str) -> None:
     text = shown(name)

@@ -86,18 +86,6 @@ def moved(widget: Timeline) -> list[Selection]:
 # --- what is drawn -------------------------------------------------------------------------------
 
 
-def test_the_first_view_is_the_whole_recording(widget: Timeline) -> None:
-    data = widget.data
-    assert (data["start"], data["end"], data["whole"]) == (0, 10 * MS, 10 * MS)
-    assert data["names"] == ["main", "event-1"]
-    assert data["tids"] == [100, 101]
-    assert data["cpus"] == 2
-    assert widget.selection == Selection(START, START + 10 * MS, None)
-    assert data["axis"] == "time since the recording began (ms)"
-    assert data["ticks"][:2] == [(0, "0"), (2 * MS, "2")]
-    assert len(data["states"]) == len(set(data["palette"])) == 6
-
-
 def test_the_shares_that_are_sent_are_those_of_the_recording(widget: Timeline) -> None:
     ask(widget, "zoom", start=0, end=10 * MS, bins=100)
     bins = states_in_bins(widget.recording, 100, Selection(START, START + 10 * MS))
@@ -281,25 +269,6 @@ def test_what_is_uncertain_is_said(widget: Timeline) -> None:
 
 
 # --- what a program does -------------------------------------------------------------------------
-
-
-def test_a_selection_that_is_set_is_drawn(widget: Timeline) -> None:
-    heard = moved(widget)
-    widget.selection = Selection(START + MS, START + 99 * MS, (1,))
-    assert heard == [Selection(START + MS, START + 10 * MS, (1,))]
-    assert (widget.data["start"], widget.data["end"]) == (MS, 10 * MS)
-    assert widget.data["chosen"] == [0, 1]
-    ask(widget, "back")
-    assert widget.selection == Selection(START, START + 10 * MS, (1,))
-    widget.zoom()
-    assert len(heard) == 2
-    for wrong, words in (
-        (Selection(START, START, None), "no time from"),
-        (Selection(START, START + MS, (2,)), "no row 2"),
-    ):
-        with pytest.raises(UserError, match=words):
-            widget.selection = wrong
-    assert widget.selection.rows == (1,)
 
 
 def test_impossible_pages(tmp_path: Path) -> None:

@@ -5,12 +5,9 @@ from typing import Any, get_args
 
 import pytest
 
-from perflib.instruments.profile import views
 from perflib.instruments.threads.formats import Lock, Selection, State
 from perflib.instruments.threads.recording import Recording
-from perflib.instruments.threads.samples import cpu_samples, off_cpu_samples, wait_samples
 from perflib.instruments.threads.waits import lock_holders, lock_waits, longest_waits, wait_paths
-from perflib.lab.flamegraph import FlameGraph
 from perflib.lab.threads import views as thread_views
 from perflib.lab.threads.page import duration
 from perflib.lab.threads.views import By, ThreadView, thread_view
@@ -115,32 +112,6 @@ def test_a_click_on_a_long_wait_shows_it(view: ThreadView, recording: Recording)
     assert place["row"] == wait["row"]
     assert place["start"] == wait["start_ns"] - recording.start_ns
     assert dict(place["facts"])["lock"] == wait["name"]
-
-
-@pytest.mark.parametrize("by", ["CPU time", "waiting time", "off-CPU time"])
-def test_trees_by_cpu_time_by_waiting_time_or_off_cpu(
-    view: ThreadView, recording: Recording, by: Any
-) -> None:
-    view.by = by
-    view.timeline.zoom(*part_of(recording))
-    asked = {"CPU time": cpu_samples, "waiting time": wait_samples, "off-CPU time": off_cpu_samples}
-    samples = asked[by](recording, Selection(*part_of(recording)))
-    whole = views.top_down(samples, "period").total
-    for title in ("Bottom-up", "Top-down"):
-        view.view = title
-        assert duration(whole) in view._trees[title].value
-        leaf = {"CPU time": "scatter", "waiting time": "lock_wait"}.get(by, "[waiting]")
-        assert leaf in view._trees[title].value
-    view.view = "Calls"
-    view.function.value = "event_loop"
-    callees = views.callees(samples, "event_loop", "period")
-    assert all(f">{name}</td>" in view._calls.value for name in callees["callee"])
-    assert f"{callees['percent'][0]:.1f} %" in view._calls.value
-    view.view = "Flame graph"
-    (graph,) = view._flame.children
-    assert isinstance(graph, FlameGraph)
-    assert graph.data["total"][0] == whole
-    assert graph.data["weight"] == f"ns of {by}"
 
 
 def test_concurrency_is_a_picture_of_the_selection(view: ThreadView, recording: Recording) -> None:

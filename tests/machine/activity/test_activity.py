@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perflib.machine.activity.activity import CpuTime, cpu_times, load_average
+from perflib.machine.activity.activity import CpuTime, cpu_times
 from tests.machine import trees
 
 
@@ -22,9 +22,3 @@ def test_steal_is_a_share_of_the_time_wanted() -> None:
 def test_differences_do_not_go_below_zero() -> None:
     assert CpuTime(5, 9, 1) - CpuTime(4, 10, 0) == CpuTime(1, 0, 1)
     assert CpuTime(5, 9, 1) + CpuTime(1, 1, 1) == CpuTime(6, 10, 2)
-
-
-def test_load(tmp_path: Path) -> None:
-    assert load_average(tmp_path) is None
-    assert cpu_times(tmp_path) == {}
-    assert load_average(trees.write(tmp_path, {"proc/loadavg": "1.25 0 0 1/2 3"})) == 1.25

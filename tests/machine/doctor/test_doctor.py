@@ -97,11 +97,6 @@ def test_a_hot_core_and_a_limited_one_are_named(tmp_path: Path) -> None:
     assert found["frequency_limits"].command.startswith("echo 3300000 | sudo tee")
 
 
-def test_isolated_cores(tmp_path: Path) -> None:
-    found = checks(trees.offline(tmp_path))
-    assert (found["isolated_cores"].state, found["isolated_cores"].now) == ("good", "CPUs 5")
-
-
 def test_a_busy_machine(tmp_path: Path) -> None:
     found = checks(trees.write(tmp_path, {"proc/loadavg": "7.10 3 1 9/99 4"}))
     assert found["load"].state == "warn"

@@ -82,15 +82,6 @@ def test_other_containers_are_told_docker_s_words() -> None:
     assert check.command == "(on the host) what docker calls: docker run --cap-add PERFMON ..."
 
 
-def test_outside_of_containers() -> None:
-    refused = ALLOWED | {"fifo_priority": "EPERM", "settings": "EACCES", "control_groups": "ENOENT"}
-    check = judged(refused, None, root=False)
-    assert check.now == "no fifo_priority (EPERM): fifo_priority of every experiment"
-    assert check.command == "sudo prlimit --rtprio=99 --pid $$"
-    assert judged(ALLOWED, None, root=False).state == "good"
-    assert judged({}, None, root=True).state == "unknown"
-
-
 # --- what is tried -------------------------------------------------------------------------------
 
 

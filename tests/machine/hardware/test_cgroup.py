@@ -8,16 +8,6 @@ from perflib.machine.hardware.cgroup import limits
 from tests.machine import trees
 
 
-def test_a_container_sees_its_own_group_as_the_top(tmp_path: Path) -> None:
-    found = limits(trees.container(tmp_path))
-    assert found.version == "v2"
-    assert (found.quota_cpus, found.period_us) == (1.5, 100_000)
-    assert found.quota_path == "/sys/fs/cgroup/cpu.max"
-    assert (found.periods, found.throttled_periods) == (400, 12)
-    assert found.cpus == (0, 1, 2, 3)
-    assert found.memory_bytes == 2 << 30
-
-
 def test_a_limit_further_up_counts(tmp_path: Path) -> None:
     top = "sys/fs/cgroup"
     files = {
@@ -69,14 +59,6 @@ def test_version_1_with_a_quota(tmp_path: Path) -> None:
     assert found.throttled_periods == 3
     assert found.cpus == (4, 5, 6, 7)
     assert found.memory_bytes == 1 << 30
-
-
-def test_no_limit_in_a_mixed_hierarchy(tmp_path: Path) -> None:
-    found = limits(trees.kvm_guest(tmp_path))
-    assert found.version == "hybrid"
-    assert found.quota_cpus is None
-    assert found.memory_bytes is None
-    assert found.cpus == (0, 1)
 
 
 V1 = "33 31 0:30 {} {} rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct"

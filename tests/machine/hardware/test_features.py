@@ -1,14 +1,10 @@
 from __future__ import annotations
 
-import dataclasses
-import json
 import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from perflib.machine.doctor.lines import feature_lines
 from perflib.machine.files import fields
@@ -71,18 +67,6 @@ def test_every_purpose_is_a_short_line() -> None:
 
 
 # --- recorded machines --------------------------------------------------------------------------
-
-
-def test_haswell_has_avx2_and_no_avx512() -> None:
-    found = states("xen", xcr0=X87_SSE | YMM)
-    assert {name for name in ("AVX", "AVX2", "FMA", "BMI2") if found[name].state == "enabled"} == {
-        "AVX",
-        "AVX2",
-        "FMA",
-        "BMI2",
-    }
-    assert found["AVX-512 F"].state == "absent"
-    assert found["AVX-512 F"].note == "perhaps hidden by the hypervisor"
 
 
 def test_rome_and_genoa() -> None:
@@ -185,29 +169,6 @@ def test_without_cpuid_the_flags_decide_alone() -> None:
     assert {each.state for each in states({}, None, frozenset()).values()} == {"unknown"}
 
 
-words = st.integers(min_value=0, max_value=2**32 - 1)
-places = st.sampled_from(
-    sorted({(f.leaf, f.subleaf) for f in FEATURES} | {(0, 0), (0x1C, 0), (0x80000000, 0)})
-)
-
-
-@given(
-    st.dictionaries(places, st.tuples(words, words, words, words)),
-    st.none() | st.integers(min_value=0, max_value=2**62),
-    st.frozensets(st.sampled_from(sorted(ALL_FLAGS))),
-)
-def test_whatever_a_processor_answers_is_described(
-    leaves: Leaves, xcr0: int | None, flags: frozenset[str]
-) -> None:
-    found = features(leaves, xcr0, flags)
-    assert {each.feature for each in found} <= set(FEATURES)
-    for each in found:
-        registers = leaves.get((each.feature.leaf, each.feature.subleaf))
-        if registers is not None:
-            assert (each.state == "absent") == (each.feature.value(registers) == 0)
-    assert len(list(feature_lines(found))) == len({each.feature.group for each in found})
-
-
 # --- this machine -------------------------------------------------------------------------------
 
 
@@ -238,12 +199,6 @@ def test_this_machine_agrees_with_the_kernels_flags() -> None:
     assert release is not None
     if (int(release[1]), int(release[2])) >= (6, 1):
         assert by_us <= by_linux
-
-
-def test_this_machine_is_a_guest_where_linux_says_so() -> None:
-    flags = listed()
-    (guest,) = (each for each in of_this_machine() if each.feature.name == "guest")
-    assert (guest.state == "enabled") == ("hypervisor" in flags)
 
 
 def test_without_a_compiler_the_flags_are_left(
@@ -283,14 +238,3 @@ def test_arm64_has_linux_s_names() -> None:
     assert list(feature_lines(found)) == [
         "features, as Linux names them: enabled: fp, asimd, atomics"
     ]
-
-
-def test_a_record_is_json() -> None:
-    (record,) = (each.to_dict() for each in features(dump("rome")) if each.feature.name == "IBS")
-    assert json.loads(json.dumps(record)) == record
-    assert record["leaf"] == 0x80000001
-    assert record["state"] == "unknown"
-    assert set(record) == {field.name for field in dataclasses.fields(FEATURES[0])} | {
-        "state",
-        "note",
-    }

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import tomllib
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 
-from perflib.machine.hardware import known_tlbs as module
 from perflib.machine.hardware.cpuid import signature
 from perflib.machine.hardware.known_tlbs import KnownTlbs, known_tlbs, tlbs_of
 from perflib.machine.hardware.microarch import Microarchitecture, microarchitecture
@@ -14,7 +11,6 @@ from perflib.machine.hardware.tlbs import decode_tlbs, reach_bytes
 from tests.machine.dumps import dump
 
 K4 = 4 << 10
-TABLE = tomllib.loads(Path(module.__file__).with_name("published_tlbs.toml").read_text())
 
 
 def test_what_cpuid_reports_comes_before_what_is_published() -> None:
@@ -35,17 +31,6 @@ def test_where_cpuid_is_silent_the_published_stands_in_and_is_marked() -> None:
 @pytest.mark.parametrize("name", ["Golden Cove + Gracemont", "unknown (X, family 1, model 2)"])
 def test_nothing_is_made_up(name: str) -> None:
     assert known_tlbs({}, Microarchitecture(name, "")) == KnownTlbs()
-
-
-@pytest.mark.parametrize("name", TABLE)
-def test_every_row_is_a_microarchitecture_with_a_source_and_an_itlb(name: str) -> None:
-    known = known_tlbs({}, Microarchitecture(name, ""))
-    assert known.origin == f"published for {name}"
-    assert known.source
-    assert reach_bytes(known.tlbs, "instruction", level=1)
-    assert all(tlb.ways and tlb.entries % tlb.ways == 0 for tlb in known.tlbs)
-    named = Path(module.__file__).with_name("microarch.toml").read_text()
-    assert f'"{name}"' in named
 
 
 @pytest.mark.parametrize(

@@ -9,24 +9,6 @@ from perflib.machine.hardware.cpuid import Signature, signature
 from perflib.machine.hardware.known_tlbs import published_tlbs
 from perflib.machine.hardware.microarch import described, microarchitecture, processor
 from tests.machine import trees
-from tests.machine.dumps import dump
-
-
-@pytest.mark.parametrize(
-    ("machine", "numbers", "name"),
-    [
-        ("haswell_ep", ("GenuineIntel", 6, 63, 2), "Haswell (Haswell-EP)"),
-        ("skylake_sp", ("GenuineIntel", 6, 85, 4), "Skylake (Skylake-SP)"),
-        ("sapphire_rapids", ("GenuineIntel", 6, 143, 8), "Golden Cove (Sapphire Rapids)"),
-        ("rome", ("AuthenticAMD", 23, 49, 0), "Zen 2 (Rome)"),
-        ("genoa", ("AuthenticAMD", 25, 17, 1), "Zen 4 (Genoa)"),
-        ("turin", ("AuthenticAMD", 26, 2, 1), "Zen 5 (Turin)"),
-    ],
-)
-def test_recorded_processors(machine: str, numbers: tuple[str, int, int, int], name: str) -> None:
-    found = signature(known=dump(machine))
-    assert found == Signature(*numbers)
-    assert str(microarchitecture(found)) == name
 
 
 @pytest.mark.parametrize(

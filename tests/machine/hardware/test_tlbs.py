@@ -79,8 +79,3 @@ def test_registers_without_descriptors_and_other_vendors_say_nothing() -> None:
     assert decode_tlbs({}) == ()
     leaves = {(0x0, 0): (1, 0, 0, 0), (0x1, 0): (0, 0, 0, 0)}
     assert decode_tlbs(leaves) == ()
-
-
-def test_reach_of_one_tlb() -> None:
-    assert Tlb(1, "data", (K4,), 64, 4).reach_bytes(M2) == 0
-    assert Tlb(1, "data", (K4, M2), 64, 4).reach_bytes(M2) == 128 << 20

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -22,14 +21,6 @@ def test_two_sockets_numbered_alternately(tmp_path: Path) -> None:
     assert [node.distances for node in machine.nodes] == [(10, 21), (21, 10)]
     assert machine.nodes[1].cpus == tuple(range(1, 48, 2))
     assert machine.nodes[0].memory_bytes == 65536000 * 1024
-
-
-def test_one_per_core_takes_what_is_allowed(tmp_path: Path) -> None:
-    trees.haswell_ep(tmp_path)
-    trees.write(tmp_path, {"proc/self/status": "Cpus_allowed_list:\t2,24-27"})
-    machine = topology(tmp_path)
-    assert machine.allowed_cpus() == [2, 24, 25, 26, 27]
-    assert machine.one_per_core() == [2, 24, 25, 27]
 
 
 def test_groups_share_a_node_and_the_last_cache(tmp_path: Path) -> None:
@@ -87,10 +78,3 @@ def test_nothing_known_is_an_empty_machine(tmp_path: Path) -> None:
 def test_an_unknown_cpu_is_refused_with_those_there_are(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no CPU 48: it has 0-47"):
         topology(trees.haswell_ep(tmp_path)).cpu(48)
-
-
-def test_this_machine() -> None:
-    machine = topology()
-    assert os.sched_getaffinity(0) <= set(machine.allowed_cpus())
-    assert set(machine.one_per_core()) <= set(machine.allowed_cpus())
-    assert all(machine.where(cpu) for cpu in machine.allowed_cpus())

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
 from typing import Any
 
 import pytest
 
 from perflib.framework.published import published
-from perflib.measure.jobs.event_loop import LOCK_KINDS, POINTS, SIZES, VERSIONS, Account, argv
+from perflib.measure.jobs.event_loop import POINTS, VERSIONS, Account, argv
 from perflib.model.errors import MeasurementError, UserError
-
-SMALL = dict.fromkeys(SIZES, 1)
 
 
 def whole() -> dict[str, Any]:
@@ -56,18 +53,6 @@ def test_command_has_what_was_asked_for() -> None:
     assert "--events" not in argv(1)
 
 
-def test_every_size_and_kind_of_lock_is_an_option_of_the_job() -> None:
-    for lock in LOCK_KINDS:
-        done = subprocess.run(
-            argv(1, 2, lock=lock, sizes=SMALL), capture_output=True, text=True, check=False
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        account = Account.parse(done.stdout)
-        assert {lock.name for lock in account.locks} == {
-            name for names in POINTS.values() for name in names
-        }
-
-
 def test_wrong_words_get_the_nearest_right_ones() -> None:
     with pytest.raises(UserError, match="point of the event loop 'formla': did you mean 'form"):
         argv(1, points=["formla"])
@@ -90,10 +75,6 @@ def test_account_is_the_last_line() -> None:
     assert account.per_thread[0].name == "event-0"
     assert list(account.waiting_s()) == ["task_queue", "formula_lock"]
     assert account.waiting_s()["formula_lock"] == pytest.approx(3e-3)
-
-
-def test_more_keys_than_known_do_no_harm() -> None:
-    assert Account.parse(json.dumps(whole() | {"more": 1})) == Account.parse(json.dumps(whole()))
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "Segmentation fault", "[1]", "null"])

@@ -27,13 +27,6 @@ def memory() -> tuple[mmap.mmap, int]:
     return pages, ctypes.addressof(ctypes.c_char.from_buffer(pages))
 
 
-def test_pages_that_were_touched_lie_on_a_node(memory: tuple[mmap.mmap, int]) -> None:
-    _, begin = memory
-    found = pages_by_node(os.getpid(), begin, begin + 12 * PAGE)
-    assert sum(found.values()) == 12
-    assert all(node >= 0 for node in found)
-
-
 def test_pages_that_were_not_touched_are_not_in_memory(memory: tuple[mmap.mmap, int]) -> None:
     _, begin = memory
     assert pages_by_node(os.getpid(), begin, begin + 16 * PAGE)[-errno.ENOENT] == 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -258,18 +257,6 @@ def test_a_process_that_may_not_be_looked_into(
     monkeypatch.setattr(Path, "read_bytes", forbidden)
     with pytest.raises(MeasurementError, match=r"12/smaps: Permission denied\. Its own user"):
         smaps.read(12, tmp_path)
-
-
-def test_this_process_as_it_is() -> None:
-    text = smaps.read(os.getpid())
-    headers = [line.split() for line in text.splitlines() if line[0] in "0123456789abcdef"]
-    library = next(words for words in headers if words[1] == "r-xp" and words[-1].endswith("so.6"))
-    begin, end = (int(word, 16) for word in library[0].split("-"))
-    found = backing_of(text, begin, end)
-    assert found.mapped_bytes == found.size_bytes == end - begin
-    assert 0 < found.resident_bytes <= found.size_bytes
-    assert found.kernel_page_bytes == os.sysconf("SC_PAGESIZE")
-    assert found.files == (library[-1],)
 
 
 # --- real pages ----------------------------------------------------------------------------------

@@ -15,14 +15,13 @@ import pandas as pd
 import pytest
 
 from perflib.experiments.aliasing.addresses import aliasing
-from perflib.experiments.aliasing.offsets import AliasOffsetsParams, experiment, measure
+from perflib.experiments.aliasing.offsets import experiment, measure
 from perflib.experiments.aliasing.offsets.claims import ALIASES, ALIASES_SHARED, SLOWEST
 from perflib.experiments.aliasing.offsets.functions import Configuration, Swept
-from perflib.experiments.aliasing.offsets.measure import functions_of, half_width
+from perflib.experiments.aliasing.offsets.measure import half_width
 from perflib.experiments.aliasing.offsets.simulated import simulated_aliases
-from perflib.experiments.aliasing.offsets.table import OffsetTable, functions_in
-from perflib.experiments.aliasing.offsets.trials import OffsetTrials, fitting, with_calls
-from perflib.kernels import build
+from perflib.experiments.aliasing.offsets.table import functions_in
+from perflib.experiments.aliasing.offsets.trials import OffsetTrials, with_calls
 from perflib.lab.theme import png
 from perflib.machine.libraries.blas import Blas
 from perflib.measure.conditions import Conditions
@@ -70,16 +69,6 @@ def test_periods() -> None:
     dgemv = {n: swept("dgemv", n, "blis", "column").period for n in (512, 256, 128, 100)}
     assert dgemv == {512: 4096, 256: 2048, 128: None, 100: None}
     assert swept("dgemv", 512, "blis", "row").period is None
-
-
-def test_a_name_says_what_ran() -> None:
-    assert swept("convolution", 2048, "O2-restrict").name == "convolution-O2-restrict-2048"
-    assert swept("memcpy", 64, "O3").columns == {
-        "function": "memcpy-64", "routine": "memcpy", "build": "", "n": 64, "order": "",
-    }  # fmt: skip
-    assert swept("dgemv", 128, "blis-pthread", "row").name == "dgemv-blis-pthread-row-128"
-    assert fitting("dgemv", [0, 4, 8, 12, 16]) == [0, 8, 16]
-    assert fitting("copy", [0, 4, 8]) == [0, 4, 8]
 
 
 def test_what_ran_is_known_from_columns_from_an_earlier_plan_or_not_at_all() -> None:
@@ -168,16 +157,6 @@ def test_null_beside_a_sibling(share: float) -> None:
     assert misses <= 3
 
 
-def test_a_core_that_is_seldom_alone_has_longer_batches() -> None:
-    table = beside(1, 0.5, slow={1028: 0.3})
-    few = with_sibling(made(1, slow={1028: 0.3}, hit=0.0, rounds=64), 0.5, stretch=2)
-    for samples in (table, few):
-        slowest = OffsetTable(samples).slowest
-        assert slowest.offset_bytes == 1028
-        assert slowest.difference.low < 30 < slowest.difference.high
-    assert not np.isfinite(OffsetTable(few).by_block).all(axis=1).all()
-
-
 def test_what_differs_beside_a_sibling_only_is_not_the_functions() -> None:
     found = experiment.analyse(run_of({COPY: beside(3, 0.6, cost=0.4)}))
     assert [one.verdict for one in found[::2]] == ["refuted", "supported"]
@@ -205,46 +184,6 @@ def test_half_width_is_of_what_is_predicted() -> None:
     unpredicted = run_of({swept("dgemv", 128, "blis", "row"): made(1)})
     assert 0 < half_width(narrow.samples) < half_width(wide.samples)
     assert half_width(unpredicted.samples) == math.inf
-
-
-def test_figures_and_tables_show_every_function() -> None:
-    functions = [
-        swept("convolution", 2048, "O0"), swept("convolution", 2048, "O0-restrict"),
-        swept("convolution", 1048576, "O3"), COPY, swept("memcpy", 2048),
-        swept("dgemv", 128, "blis-pthread", "column"),
-        swept("dgemv", 512, "blis-pthread", "column"), swept("dgemv", 128, "blis-pthread", "row"),
-        MINE,
-    ]  # fmt: skip
-    run = run_of({one: made(seed, rounds=8) for seed, one in enumerate(functions)})
-    rows = [
-        {"function": "copy", "build": "O2", "offset_bytes": at, "aliases_per_element": at / 64}
-        for at in (0, 64)
-    ]
-    run.provenance["simulated"] = {"model": "a store buffer", "rows": rows}
-    drawn, tables = experiment.figures(run), experiment.derived(run)
-    assert list(drawn) == [
-        "time_convolution", "time_copy", "time_memcpy", "time_dgemv", "time_other", "simulated",
-        "effects",
-    ]  # fmt: skip
-    assert set(tables) == {*drawn, "used", "remedy"}
-    assert len(drawn["time_convolution"].axes) == 4
-    assert len(drawn["time_dgemv"].axes) == 2
-    names = [function.name for function in functions]
-    (effects,) = drawn["effects"].axes
-    assert [label.get_text() for label in effects.get_yticklabels()] == names
-    assert tables["effects"]()["function"].tolist() == names
-    remedy = tables["remedy"]().query("before_bytes == 0")
-    assert set(remedy["function"]) == set(names)
-    # 0 and 2048 have the same place in a line: all of the cost is the distance's
-    assert remedy["cost_percent"].tolist() == remedy["distance_percent"].tolist()
-    curve = tables["time_dgemv"]()
-    assert set(curve.loc[curve["predicted"], "n"]) == {512}
-    assert tables["used"]()["used"].tolist() == [8 * len(OFFSETS)] * len(names)
-    (simulated,) = drawn["simulated"].axes
-    assert simulated.get_title().startswith("simulated: a store buffer")
-    for figure in drawn.values():
-        shown = [axes for axes in figure.axes if axes.axison]
-        assert any("(B)" in axes.get_xlabel() or "(%)" in axes.get_xlabel() for axes in shown)
 
 
 @pytest.mark.parametrize(
@@ -340,16 +279,6 @@ def test_a_blas_that_uses_threads_all_the_same_is_found_out(threaded: Blas) -> N
 
 
 @needs_this_processor
-def test_the_kind_of_core_that_openblas_was_told_is_recorded() -> None:
-    given = {
-        **SMALL, "functions": ["memcpy"], "offsets": [0, 2048],
-        "environment": {"OPENBLAS_CORETYPE": "Haswell"},
-    }  # fmt: skip
-    run = experiment.measure(experiment.params(given))
-    assert run.provenance["openblas_coretype"] == "Haswell"
-
-
-@needs_this_processor
 def test_a_library_that_went_away_is_told() -> None:
     gone = Blas("gone", "reference", "nowhere/libgone.so", "cblas_dgemv", "")
     with (
@@ -427,10 +356,3 @@ def test_a_simulator_that_is_absent_is_a_problem_of_the_run(
         "4K aliases are not simulated: qemu-x86_64 is not on PATH"
     ]
     assert "simulated" not in run.provenance
-
-
-def test_every_variant_that_levels_name_is_declared() -> None:
-    wanted = functions_of(AliasOffsetsParams(), [])
-    for _function, variant, _n, _order in wanted:
-        assert build("alias_offsets", variant=variant).provenance["variant"] == variant
-    assert len(wanted) == 2 * (6 + 6 + 1)

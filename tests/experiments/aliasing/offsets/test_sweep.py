@@ -74,12 +74,6 @@ def made(
 # --- which offsets are predicted -----------------------------------------------------------------
 
 
-def test_just_above_a_page_is_predicted_and_the_middle_is_far() -> None:
-    near, far = aliasing([0, 4, 127, 128, 999, 1000, 3840, 3841, 4095, 4096, 8192 + 60])
-    assert near.tolist() == [True] * 3 + [False] * 6 + [True] * 2
-    assert far.tolist() == [False] * 5 + [True] * 2 + [False] * 4
-
-
 @given(offset=st.integers(0, 1 << 20), period=st.sampled_from([512, 1024, 2048, 4096]))
 def test_no_offset_is_both_near_and_far(offset: int, period: int) -> None:
     near, far = aliasing([offset], period)
@@ -97,16 +91,6 @@ def test_default_offsets_fit_and_have_their_controls(item: int) -> None:
 
 
 # --- what is claimed -----------------------------------------------------------------------------
-
-
-def test_a_cost_at_the_predicted_offsets_is_found() -> None:
-    slow = dict.fromkeys(np.array(OFFSETS)[aliasing(OFFSETS)[0]].tolist(), 0.12)
-    table = OffsetTable(made(slow=slow))
-    found = table.predicted()
-    assert found.low < 12 < found.high
-    assert found.half_width < 2
-    verdicts = {one.subject: one.verdict for one in offset_findings(F, table, 5)}
-    assert verdicts == {"f predicted": "supported", "f": "supported"}
 
 
 def test_what_a_place_in_a_line_costs_is_no_alias() -> None:

@@ -12,18 +12,13 @@ import pytest
 from perflib.experiments import get
 from perflib.experiments.core_pairs.coherence.names import (
     LAYOUTS,
-    PROTOCOLS,
-    USUAL_STATES,
-    way_of,
 )
 from perflib.experiments.core_pairs.coherence.table import CoherenceTable
-from perflib.lab.theme import figures, png
+from perflib.lab.theme import figures
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from tests.experiments.core_pairs.coherence.coherence_samples import (
     LAYOUT_NS,
-    MHZ,
-    NEAR_NS,
     findings,
     run_of,
     samples,
@@ -54,30 +49,6 @@ def eight() -> pd.DataFrame:
 # --- the table -----------------------------------------------------------------------------------
 
 
-def test_each_number_is_reported_with_its_way(two: pd.DataFrame) -> None:
-    records = CoherenceTable(two).latencies().to_dict("records")
-    table = {str(row["what"]): row for row in records}
-    assert list(table) == list(NEAR_NS)
-    assert table["cas_one_line"]["way"] == "round trip"
-    assert table["one_way_message"]["way"] == "one way"
-    assert table["modified load"]["way"] == "one line"
-    assert all(row["way"] for row in records)
-    for what, ns in NEAR_NS.items():
-        row = table[what]
-        assert row["median_ns_low"] < row["median_ns"] < row["median_ns_high"]
-        assert row["median_ns"] == pytest.approx(1.05 * ns, rel=0.02)  # it drifts by 10 %
-        assert row["median_cycles"] == pytest.approx(row["median_ns"] * MHZ / 1e3)
-        assert row["pairs"] == 2
-    assert table["cas_one_line"]["one_way_ns"] == table["cas_one_line"]["median_ns"] / 2
-    assert table["one_way_message"]["one_way_ns"] == table["one_way_message"]["median_ns"]
-
-
-def test_every_protocol_and_state_has_a_way() -> None:
-    assert {way_of(name) for name in PROTOCOLS} == {"round trip", "one way"}
-    assert way_of("shared_here write") == "one line"
-    assert way_of("something else") == way_of("modified store") == ""
-
-
 def test_medians_do_not_move_with_preempted_samples_and_means_do(two: pd.DataFrame) -> None:
     hit = CoherenceTable(samples(tail_ns=5000.0)).latencies()
     quiet = CoherenceTable(two).latencies()
@@ -92,16 +63,6 @@ def test_the_interval_is_that_of_the_run_not_of_the_pairs() -> None:
     assert row["farthest_ns"] > 4 * row["nearest_ns"]
     assert row["median_ns_high"] / row["median_ns_low"] < 1.01
     assert table.half_width < 3
-
-
-def test_blocks_with_other_pairs_do_not_move_the_median() -> None:
-    """First rounds are coarser: only near pairs, then all."""
-    made = samples(groups=FOUR, whats=CAS, far=4.0, drift=0.0)
-    near = (made["owner_cpu"] < 4) & (made["requester_cpu"] < 4)
-    coarse = made[(made["round"] >= 6) | near]
-    whole, some = (CoherenceTable(table).typical("cas_one_line") for table in (made, coarse))
-    assert some.effect == pytest.approx(whole.effect, rel=0.01)
-    assert some.half_width < 0.02 * some.effect
 
 
 def test_the_main_matrix_is_the_best_there_is(two: pd.DataFrame) -> None:
@@ -224,15 +185,6 @@ def test_null_protocols_that_agree_as_one_way() -> None:
 # --- groups and cores ----------------------------------------------------------------------------
 
 
-def test_two_cores_alone_show_no_groups(two: pd.DataFrame, of_two: dict[str, Finding]) -> None:
-    """A core has no latency to itself: nothing shows whether the other one is near."""
-    for found in (of_two, findings(two, ((0,), (1,)))):
-        assert found["groups"].verdict == found["kernel"].verdict == "inconclusive"
-        assert found["groups"].effect == 1
-        assert [reason.code for reason in found["kernel"].reasons] == ["pair"]
-        assert found["cpu0"].verdict == found["cpu1"].verdict == "refuted"
-
-
 def test_null_equal_cores() -> None:
     four = ((0, 1, 2, 3),)
     found = findings(samples(groups=four, whats=CAS), four)
@@ -246,11 +198,6 @@ def test_null_noise_says_nothing_of_the_kernel(seed: int) -> None:
     four = ((0, 1, 2, 3),)
     made = samples(seed, groups=four, whats=CAS, rounds=8, noise=0.5)
     assert findings(made, four)["kernel"].verdict == "inconclusive"
-
-
-def test_groups_that_the_kernel_does_not_name(eight: pd.DataFrame) -> None:
-    found = findings(eight, (tuple(range(8)),))
-    assert (found["groups"].effect, found["kernel"].verdict) == (2, "refuted")
 
 
 def test_groups_are_found_and_are_the_kernels(eight: pd.DataFrame) -> None:
@@ -320,73 +267,3 @@ def test_pairs_that_slow_each_other() -> None:
 
 def test_one_pair_at_a_time_needs_no_such_control(of_two: dict[str, Finding]) -> None:
     assert "pairs at once" not in of_two
-
-
-# --- figures -------------------------------------------------------------------------------------
-
-
-def test_figures_of_two_cores(two: pd.DataFrame) -> None:
-    drawn = figures(run_of(two))
-    assert set(drawn) == {
-        "heatmap_cas_one_line", "heatmap_write_read_two_lines", "heatmap_one_way_message",
-        "states", "protocols", "control", "over_time",
-    }  # fmt: skip
-    title = drawn["heatmap_cas_one_line"].axes[0].get_title(loc="left")
-    assert title == "Latency of cas_one_line (round trip)"
-    labels = [tick.get_text() for tick in drawn["protocols"].axes[0].get_yticklabels()]
-    assert labels[2] == "one_way_message\n(one way)"
-    states = drawn["states"].axes[0]
-    assert "ns" in states.get_xlabel()
-    written = {text.get_text() for text in states.texts}
-    (expected,) = (
-        f"{row.median_ns:.3g}"
-        for row in CoherenceTable(two).latencies().itertuples()
-        if row.what == "modified load"
-    )
-    assert expected in written
-    assert len(states.get_yticklabels()) == len(USUAL_STATES)
-    control = drawn["control"].axes[0]
-    assert [tick.get_text() for tick in control.get_yticklabels()] == [
-        name.replace(" ", ", ") for name in LAYOUTS
-    ]
-    for name in ("states", "control"):
-        assert png(drawn[name]).startswith(b"\x89PNG")
-
-
-def test_tables(two: pd.DataFrame) -> None:
-    run = run_of(two)
-    made = COHERENCE.derived(run)
-    assert set(COHERENCE.drawings(run)) == set(made) - {"latencies"}
-    states = made["states"]().set_index(["state", "access"])
-    assert set(states.index) == {tuple(what.split()) for what in NEAR_NS if " " in what}
-    assert states.loc[("modified", "load"), "median_ns"] == pytest.approx(1.05 * 28, rel=0.02)
-    protocols = made["protocols"]().set_index("what")
-    assert list(protocols.index) == list(PROTOCOLS)
-    assert (protocols["quantile_0.01_ns"] < protocols["median_ns"]).all()
-    assert (protocols["median_ns"] < protocols["quantile_0.99_ns"]).all()
-    control = made["control"]()
-    assert control["layout"].tolist() == list(LAYOUTS)
-    assert control["latency_ns"].tolist() == pytest.approx(
-        [1.05 * ns for ns in LAYOUT_NS.values()], rel=0.03
-    )
-    followed = made["over_time"]()
-    assert followed.groupby("what").size().to_dict() == dict.fromkeys(
-        [*PROTOCOLS, "modified load", "invalid load"], 24
-    )
-    assert len(made["heatmap_cas_one_line"]()) == 4
-
-
-def test_local_and_distant_last_level_caches_are_groups_with_their_latencies() -> None:
-    """Two dies: what a line costs that lies in this one's last-level cache, and in the other's."""
-    dies, near_ns = ((0, 1, 2), (3, 4, 5)), 17.0
-    rows = samples(groups=dies, rounds=8, layouts=None, far=3.0,
-                   whats=["local load", "last_level load", "invalid load"],
-                   changed={"last_level load": near_ns})  # fmt: skip
-    found = findings(rows, dies)
-    assert (found["groups"].verdict, found["groups"].effect) == ("supported", 2)
-    assert found["groups"].about == {"what": "last_level load (one line)"}
-    assert found["last_level load"].verdict == "supported", "nearer than memory"
-    table = CoherenceTable(rows).state_latencies()
-    (row,) = table[table["state"] == "last_level"].to_dict("records")
-    assert row["nearest_ns"] == pytest.approx(near_ns, rel=0.1)
-    assert row["farthest_ns"] == pytest.approx(3 * near_ns, rel=0.1)

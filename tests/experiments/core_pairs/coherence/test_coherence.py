@@ -45,15 +45,6 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- parameters ----------------------------------------------------------------------------------
 
 
-def test_words_with_commas_between() -> None:
-    params = CoherenceParams.parse(["protocols=", "states=local, modified", "accesses=load"])
-    assert (params.protocols, params.states, params.accesses) == (
-        [],
-        ["local", "modified"],
-        ["load"],
-    )
-
-
 def plan_of(**given: Any) -> dict[str, Any]:
     return COHERENCE.plan(COHERENCE.params(given))
 

@@ -154,14 +154,6 @@ def test_a_long_run_visits_all_pairs_again() -> None:
     assert whole == [0, 160, 320]
 
 
-def test_two_cores_are_visited_in_two_rounds() -> None:
-    noise = np.full(16, 0.01)
-    whole = cells_of(noise, 2).samples
-    two = whole[whole["owner_cpu"].isin([0, 1]) & whole["requester_cpu"].isin([0, 1])]
-    assert undecided(Cells(two[two["round"] == 0], COLUMNS), 0.05, {}) == {(0, 1), (1, 0)}
-    assert undecided(Cells(two, COLUMNS), 0.05, {}) == set()
-
-
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_groups_are_those_of_the_machine_and_it_ends(seed: int) -> None:
     machine = ended(seed)
@@ -196,12 +188,6 @@ def test_where_nothing_could_be_used_all_pairs_are_visited_again() -> None:
     machine.visit(0)
     machine.trials[0]["columns"]["ok"] = [False] * len(EVERY)
     assert machine.visit(1) == EVERY
-
-
-def test_it_does_not_end_with_the_first_round() -> None:
-    machine = Machine(TWO, near=100.0)
-    machine.visit(0)
-    assert machine.deciding.half_width(frame_of(machine.trials)) == math.inf
 
 
 def test_everything_is_measured_of_few_pairs_only() -> None:

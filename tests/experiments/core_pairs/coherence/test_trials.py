@@ -101,14 +101,6 @@ def test_configurations_are_disjoint_pairs_both_ways_and_stages_go_from_coarse_t
     assert controls == Counter([LAYOUT_CONTROL, *([ALONE] if together else [])])
 
 
-def test_whats_are_every_protocol_and_every_access_in_every_state() -> None:
-    whats = whats_of(PROTOCOLS, STATES, ACCESSES, 48)
-    assert len(whats) == len({what.name for what in whats}) == 3 + 10 * 2
-    assert [what.kind for what in whats].count("protocol") == 3
-    assert {what.layout for what in whats if what.kind == "transfer"} == {"spread shuffled"}
-    assert [what.layout for what in control_layouts(512)] == list(LAYOUTS)
-
-
 @pytest.fixture(scope="module")
 def kernel() -> Kernel:
     return load("coherence")

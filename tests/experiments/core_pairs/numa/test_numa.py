@@ -55,19 +55,6 @@ def found_in(
 # --- what it says --------------------------------------------------------------------------------
 
 
-def test_two_sockets() -> None:
-    found = found_in(samples(INTEL, rounds=16), machine(TWO_NODES))
-    assert found["groups"].effect == 2
-    classes = found["groups"].evidence["classes"]
-    assert [near["latency_ns"] for near in classes] == pytest.approx(
-        [near["latency"] / 2.5 for near in classes], rel=0.02
-    )
-    assert found["kernel"].verdict == "supported"
-    assert found["distances"].verdict == "supported"
-    assert found["own"].verdict != "supported"
-    assert found["cpu9"].evidence["where"] == "package 1, core 9, node 1"
-
-
 def test_null_a_machine_with_one_node() -> None:
     """Two cores, as here: one group, and the kernel names one, too."""
     found = found_in(samples(flat(2), rounds=24, noise=0.01), machine([0, 0]))
@@ -115,24 +102,6 @@ def test_distances_where_nothing_can_be_compared() -> None:
     assert (found.verdict, found.reasons[0].code) == ("inconclusive", "one_class")
 
 
-def test_tables() -> None:
-    run = run_of(samples(AMD, rounds=8), amd_machine())
-    made = NUMA.derived(run)
-    assert set(made) == set(NUMA.tables)
-    assert set(NUMA.drawings(run)) == set(NUMA.plots) <= set(made)
-    classes = made["class_latencies"]()
-    assert classes["latency"].round(-1).tolist() == pytest.approx([180, 200, 300, 480, 630], abs=11)
-    assert classes["latency_ns"].to_numpy() == pytest.approx(classes["latency"] / 2.5, rel=0.02)
-    kernel = made["kernel_groups"]()
-    assert kernel[kernel["kind"] == "package"]["cpus"].tolist() == ["0-23", "24-47"]
-    assert set(kernel[kernel["kind"] == "last-level cache"]["agreement_percent"]) == {100.0}
-    beside = made["beside_published"]()
-    assert beside["machine"].value_counts().to_dict() == {
-        "4x Intel Xeon Gold 6130": 2, "2x AMD EPYC 7451": 5, "this one": 5,
-    }  # fmt: skip
-    assert NUMA.derived(run_of(samples(INTEL)))["kernel_groups"]().empty
-
-
 def test_runs_are_compared_by_their_cores() -> None:
     first = run_of(samples(flat(4), rounds=16, noise=0.02))
     second = run_of(samples(flat(4), rounds=16, noise=0.02, slow={2: 0.2}))
@@ -161,28 +130,11 @@ def test_a_users_table_gives_the_same_as_a_run(tmp_path: Path, capsys: Any) -> N
     assert list(drawn) == ["heatmap", "groups", "classes"]
 
 
-def test_one_matrix_of_a_user_shows_its_groups() -> None:
-    found = found_in(samples(INTEL, rounds=1)[REQUIRED])
-    assert found["groups"].effect == 2
-    assert found["cpu0"].verdict == "inconclusive"
-
-
 # --- figures -------------------------------------------------------------------------------------
 
 
 def heatmap_of(run: Run) -> Any:
     return figures(run)["heatmap"].axes[0]
-
-
-def test_cores_are_put_together_by_their_nodes() -> None:
-    """Numbered in turns, as many firmwares do."""
-    nodes = [0, 1] * 4
-    parts = np.array(nodes)
-    cycles = np.where(parts[:, None] == parts, 220.0, 360.0)
-    axes = heatmap_of(run_of(samples(cycles, node_of=nodes)))
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == list("02461357")
-    assert [text.get_text() for text in axes.texts][-2:] == ["node 0", "node 1"]
-    assert {float(line.get_ydata()[0]) for line in axes.lines} >= {4}
 
 
 def test_nodes_by_the_machines_description() -> None:

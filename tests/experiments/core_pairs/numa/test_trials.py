@@ -57,26 +57,6 @@ def test_cells_are_counted_as_they_are_visited(heads: tuple[int, ...], detail: s
     assert len(visited(stages, 5)) == stages.count(detail)
 
 
-@pytest.mark.parametrize(
-    ("cores", "heads", "order"),
-    [
-        ((0, 1), (0, 1), ["pairs"] * 3),
-        ((0, 1, 2), (0, 1), ["groups", "groups", "pairs"]),
-        ((4, 5), (4, 5), ["pairs"] * 3),
-    ],
-)
-def test_a_detail_that_is_no_coarser_is_skipped(
-    cores: tuple[int, ...], heads: tuple[int, ...], order: list[str]
-) -> None:
-    stages = Stages(cores, heads, "pairs")
-    assert [stages.detail_of(round_) for round_ in range(len(order))] == order
-
-
-def test_the_finest_is_what_was_requested() -> None:
-    assert Stages(CORES, (0, 8), "groups").detail_of(9) == "groups"
-    assert [Stages(CORES, (0, 8), "cores").detail_of(n) for n in (1, 2)] == ["groups", "cores"]
-
-
 # --- how large -----------------------------------------------------------------------------------
 
 
@@ -127,19 +107,6 @@ def good(rows: list[Columns]) -> set[tuple[int, int]]:
     return {
         (columns["alloc_cpu"][0], columns["load_cpu"][0]) for columns in rows if columns["ok"][0]
     }
-
-
-def test_a_row_is_one_repeat_in_cycles_and_ns() -> None:
-    fake = FakeArrays(INTEL, noise=0.0)
-    trials, _ = trials_of(fake)
-    columns = trials.take(4, 9)
-    assert columns["alloc_cpu"] == [0, 0, 0]
-    assert columns["load_cpu"] == [9, 9, 9]
-    assert columns["latency_cycles"] == pytest.approx([360.0] * 3)
-    assert columns["latency_ns"] == pytest.approx([180.0] * 3)
-    assert (columns["alloc_node"], columns["load_node"]) == ([0] * 3, [1] * 3)
-    assert columns["repeat"] == [0, 1, 2]
-    assert columns["ok"] == [True] * 3
 
 
 def test_one_reading_of_the_frequency_that_an_interrupt_spoils(
@@ -243,20 +210,6 @@ def test_a_whole_round_without_a_good_cell_ends_the_run() -> None:
 def loads_of(fake: FakeArrays) -> int:
     as_: dict[str, Any] = {"order": "window", "bytes_": MIB, "backing": "4k"}
     return calibrate(cast(Arrays, fake), NODES, 3, 2.0, **as_)
-
-
-def test_loads_that_take_as_long_as_is_requested() -> None:
-    """2 ms in three repeats at 110 ns a load."""
-    assert loads_of(FakeArrays(INTEL, noise=0.0)) == int(2e6 / 3 / 110)
-
-
-def test_the_first_core_that_is_available_is_calibrated_on() -> None:
-    fake = FakeArrays(INTEL, noise=0.0)
-    fake.gone = {0, 1}
-    fake.elsewhere = {2: 1}
-    assert loads_of(fake) == int(2e6 / 3 / 110)
-    assert fake.loaded == [("calibration", 3)]
-    assert "calibration" not in fake
 
 
 def test_nothing_is_available_anywhere() -> None:

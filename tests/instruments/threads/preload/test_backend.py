@@ -329,12 +329,6 @@ def test_odd_names_of_threads(tmp_path: Path, job: Path) -> None:
     assert "a;b \n\udcff\xe9 (c)" in ran.names()
 
 
-def test_threads_are_kept_by_name(tmp_path: Path, job: Path) -> None:
-    ran = record(tmp_path, job, "errorcheck", settings=replace(ALL, threads="^wait"))
-    assert ran.names() == ["waiter"]
-    assert ran.holders("the_mutex") == {"": 1}
-
-
 def test_a_job_without_symbols(tmp_path: Path) -> None:
     program = compiled(tmp_path, JOB.read_text(), "-s", name="job")
     ran = record(tmp_path, program, "errorcheck")
