@@ -37,10 +37,7 @@ _RECORDED = re.compile(r"^recorded = .*$", re.MULTILINE)
 _LINK = re.compile(r"(?<!!)\[(?P<label>[^\]]+)\]\((?P<target>[^)\s]+)\)")
 _BEGIN, _END = "### BEGIN SOLUTION", "### END SOLUTION"
 _MISSING = "perflib is missing: pip install 'perflib-jupyter[lab]' into this kernel's environment"
-_IMPORT = "import perflib as pl\n"
-_IMPORT_OR_SAY = (
-    f"try:\n    {_IMPORT}except ImportError:\n    raise ImportError({_MISSING!r}) from None\n"
-)
+_NEEDED = f'import importlib.util\n\nassert importlib.util.find_spec("perflib"), {_MISSING!r}\n\n'
 _ON_PAPER = "\n\n<style>@media print { pre { white-space: pre-wrap !important } }</style>"
 _HANDING_IN = """\
 **Handing in.**
@@ -217,7 +214,8 @@ def _nbgrader(cells: list[_Cell], handout: Handout) -> list[_Cell]:
     answers = {_suffix(cell) for cell in cells if _is(cell, "answer")}
     made_: list[_Cell] = []
     for cell in cells:
-        cell["source"] = cell["source"].replace(_IMPORT, _IMPORT_OR_SAY)
+        if "import perflib as pl" in cell["source"]:
+            cell["source"] = _NEEDED + cell["source"]
         if _is(cell, "answer"):
             made_.append(_answered(cell, cell["source"], solutions.get(_suffix(cell))))
         elif not _is(cell, "solution"):

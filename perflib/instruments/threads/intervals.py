@@ -139,21 +139,19 @@ def waits(
 ) -> npt.NDArray[np.void]:
     """Every wait for a lock (or for one), as records ``WAIT``, by row and by time."""
     wanted, span = np.unique(recording.rows(selection.rows)), recording.span(selection)
+    lib, ffi = load().lib, load().ffi
     found = np.empty(0, dtype=WAIT)
     if not len(recording.intervals):
         return found
     stamped = recording.meta.get("backend") == "preload"  # each operation is known there
     retry_ns = 0 if stamped else RETRY_NS
-    for _ in range(2 if compiled() else 0):  # the first time they are only counted
-        lib, ffi = load().lib, load().ffi
+    for _ in range(2):  # the first time they are only counted
         out = ffi.from_buffer("thread_wait[]", found)
         n = lib.thread_waits(
             *_pointers(ffi, recording, wanted), len(wanted), *span, retry_ns, out, len(found)
         )
         if n > len(found):
             found = np.empty(n, dtype=WAIT)
-    if not compiled():
-        found = plain.waits(recording, wanted, span, retry_ns, WAIT)
     recording.check(others=found["other"], stacks=found["stack"], locks=found["lock"])
     return recording.selected(selection, found if lock is None else found[found["lock"] == lock])
 

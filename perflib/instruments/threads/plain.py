@@ -1,19 +1,12 @@
-"""The sums of ``kernels_c/readers/thread_bins.c`` in numpy, where that cannot be compiled.
-
-Recordings are read on any system; this takes some ten times as long.
-"""
+"""Two sums of ``kernels_c/readers/thread_bins.c`` in numpy, where that cannot be compiled."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from perflib.instruments.threads.formats import STATES, State
 from perflib.instruments.threads.recording import Recording
-
-_Rows = npt.NDArray[np.int32]
 
 
 def _within(
@@ -45,7 +38,7 @@ def bins_of(
 
 def levels(
     recording: Recording,
-    wanted: _Rows,
+    wanted: npt.NDArray[np.int32],
     span: tuple[int, int],
     states: list[int],
     awake: npt.NDArray[np.uint8],
@@ -68,31 +61,3 @@ def levels(
     lasts = np.diff(np.concatenate([span[:1], times, span[1:]]))
     by_level = np.bincount(level, lasts, len(wanted) + 1).astype(np.int64)
     return by_level, times[np.diff(level > most) & (times < span[1])]
-
-
-def waits(
-    recording: Recording, wanted: _Rows, span: tuple[int, int], retry_ns: int, kind: np.dtype[Any]
-) -> npt.NDArray[np.void]:
-    """As ``thread_waits``: one operation on a lock a record."""
-    found: list[dict[str, int]] = []
-    for row in wanted:
-        now: dict[str, int] = {"lock": -1}
-        intervals, begin, end = _within(recording, row, *span)
-        for one, at, until in zip(intervals, begin.tolist(), end.tolist(), strict=True):
-            state, flags, _, lock, other, stack = (int(value) for value in one.tolist()[2:])
-            if until <= at:
-                continue
-            if lock < 0:
-                if state != State.RUNNING or one["end_ns"] - one["start_ns"] >= retry_ns:
-                    now = {"lock": -1}
-                continue
-            if lock != now["lock"]:
-                zeros = dict.fromkeys(kind.names or (), 0)
-                now = zeros | {"start_ns": at, "row": int(row), "lock": lock}
-                now |= {"other": other, "stack": stack}
-                found.append(now)
-            now["ready_ns" if state == State.READY else "waiting_ns"] += until - at
-            now |= {"end_ns": until, "flags": now["flags"] | flags}
-            now["other"] = other if now["other"] < 0 else now["other"]
-            now["stack"] = stack if now["stack"] < 0 else now["stack"]
-    return np.array([tuple(one[name] for name in kind.names or ()) for one in found], dtype=kind)

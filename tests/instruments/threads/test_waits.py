@@ -154,7 +154,6 @@ def test_the_serial_part_is_exact(threads: list[list[Interval]], tolerance: floa
         assert math.isnan(found.alone_share)
 
 
-@pytest.mark.usefixtures("_way")
 @given(any_threads(), st.integers(0, 60), st.integers(1, 90))
 @settings(max_examples=50)
 def test_waits_are_exact(threads: list[list[Interval]], start: int, length: int) -> None:
