@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from perflib.framework import jobs as jobs_module
-from perflib.framework.jobs import Jobs, check_command, job_template, log_format
+from perflib.framework.jobs import Jobs, check_command, copies_for, job_template, log_format
 from perflib.instruments.joblog.jobrun import job_argv
-from perflib.kernels import Build
+from perflib.kernels import Build, load
 from perflib.measure.conditions import Conditions
 from perflib.model.errors import UserError
 
@@ -44,6 +44,13 @@ def process() -> Iterator[int]:
 def test_wrong_expressions_are_what_pydantic_can_report(begin: str, end: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         log_format(begin, end)
+
+
+def test_copies_make_about_the_size_asked_for() -> None:
+    one = int(load("kv").lib.kv_code_bytes())
+    assert copies_for(1) == 1
+    for code_kib in (100, 256, 2048):
+        assert abs(copies_for(code_kib) * one - 1024 * code_kib) <= one / 2
 
 
 def test_command_lines_hold_paths_with_blanks_and_open_placeholders(

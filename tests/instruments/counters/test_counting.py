@@ -202,6 +202,26 @@ def software(folder: Path, **given: Any) -> Counting:
     return Counting(sets, ["vm-page-faults"], watch(tid=0), folder, most_bytes=10**9, **given)
 
 
+def test_counts_of_this_thread(tmp_path: Path) -> None:
+    with software(tmp_path) as counting:
+        names = [one.event for one in counting.counters]
+        if "page-faults" not in names:
+            pytest.skip(f"cannot be counted here: {counting.refused}")
+        touched = np.ones(64 << 20, dtype=np.uint8)
+        counting.tick()
+        counting.tick()
+        table = counting.series.table(counting.counters)
+    value = {
+        (int(one["bin"]), str(one["event"])): float(one["value"])
+        for one in table.to_dict("records")
+    }
+    assert touched.all()
+    assert value[0, "page-faults"] > 0
+    assert value[0, "task-clock"] > value[1, "task-clock"]
+    assert value[0, "vm-page-faults"] >= value[0, "page-faults"]
+    assert (table["on_ns"] <= table["all_ns"]).all()
+
+
 def test_sets_take_turns_and_each_is_seen_for_a_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
