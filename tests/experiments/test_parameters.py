@@ -156,6 +156,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"job_command": "ls"}, "go together"),
         ({"traffic": [0]}, "traffic"),
         ({"occupied": [120]}, "occupied"),
+        ({"traffic_kind": "reads"}, "traffic_kind"),
         ({"job": "triadd"}, "job"),
     ],
     "correctness": [

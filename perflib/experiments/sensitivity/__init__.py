@@ -3,7 +3,7 @@
 A profile says where a job spends its time, not what it waits for. Here others take something away
 from it, a little and more: memory traffic, last-level cache, a second core's quiet, large pages.
 What slows it down is what it needs. The competitor streams without filling the cache
-(non-temporal writes), or fills the cache without using memory (reads of what stays there): so the
+(non-temporal writes; others by ``traffic_kind``), or fills the cache without using memory (reads of what stays there): so the
 two have a dose each; Bubble-Up (Mars et al. 2011, doi:10.1145/2155620.2155650) has one dial.
 A cache-resident control job under the same dose shows what the competitor does to any job.
 """
@@ -56,7 +56,12 @@ class SensitivityParams(Params):
         le=4096,
     )  # fmt: skip
     traffic: Shares = parameter(
-        [50, 100], "memory traffic of the competitor, of the most that its cores write", "percent"
+        [50, 100], "memory traffic of the competitor, of the most that its cores reach", "percent"
+    )
+    traffic_kind: Literal["read", "write", "nt_write"] = parameter(
+        "nt_write",
+        "what the traffic is: 'nt_write' passes the caches (non-temporal), ordinary writes and "
+        "reads fill them on their way",
     )
     occupied: Shares = parameter(
         [50, 100], "last-level cache that the competitor keeps occupied", "percent"
@@ -102,7 +107,7 @@ class Sensitivity(Experiment):
             "dose",
             "text",
             "control: the others are busy in their own caches; alone: they are idle; traffic: they "
-            "write to memory; occupied: they keep last-level cache; sibling: busy on the same "
+            "write to memory, or read it; occupied: they keep last-level cache; sibling: busy on the same "
             "core; small_pages, huge_pages: others idle, the job with 4 KiB pages and with huge",
             values=DOSES,
         ),

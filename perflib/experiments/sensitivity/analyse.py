@@ -33,6 +33,13 @@ _WITNESS = {
     "chase": "chase through 75 % of the last-level cache",
     "walk": "walk through more pages than a TLB holds",
 }
+_TRAFFIC = {  # the verb, where it goes, and what the job is bound by that responds to it
+    "nt_write": ("write", "", "memory bandwidth"),
+    "write": (
+        "write", " through the caches", "memory bandwidth, or by the cache that the writes fill"
+    ),
+    "read": ("read", "", "memory bandwidth, or by the cache that the reads fill"),
+}  # fmt: skip
 NOT_APPLIED = "No trial has this dose: the notes of the run say why."
 
 
@@ -55,23 +62,27 @@ def _finding(run: Run, table: DoseTable, dose: str, found: Interval, p: float) -
     elif not math.isfinite(found.half_width):
         prevented = Reason("few_rounds")
     facts: dict[str, Any] = {"bound": max(found.high, found.half_width)}
+    verb, where, bound_by = _TRAFFIC[run.params["traffic_kind"]]
     amount = ""
     if dose in AMOUNTS:
         unit = AMOUNTS[dose][2]
         most = table.amount(dose, levels[-1]) if levels else math.nan
         amount = f"{most:.3g} {unit}" if levels else f"some {unit}"
-        facts["slope"] = table.slope(dose)
+        amount += where if dose == "traffic" else ""
+        facts |= {"slope": table.slope(dose), "bound_by": bound_by}
     to_refute = []
     if dose in WITNESSES:
         witness = WITNESSES[dose]
         response = table.longer(dose, witness)
         numbers = {"witness": _WITNESS[witness], "response": response}
         to_refute = [Witness(response.low > 0, Reason("unseen", numbers))]
+    if dose == "occupied" and run.params["traffic_kind"] != "nt_write":
+        to_refute.append(Witness(not table.bound_by_traffic, Reason("fills")))
     together = {"p": p, "count": len(_CLAIMS)}
     finding = _CLAIMS[dose].decided(
         found,
         threshold,
-        about={"response": _SAID[run.params["response"]], "amount": amount},
+        about={"response": _SAID[run.params["response"]], "amount": amount, "verb": verb},
         facts=facts,
         evidence={"p": p, "doses": {f"{one:g}": list(table.at(dose, one)) for one in levels}},
         prevented=prevented,

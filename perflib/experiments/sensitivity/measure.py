@@ -192,9 +192,10 @@ def _doses(params: SensitivityParams, plan: Mapping[str, Any], trials: Trials) -
         raise MeasurementError(msg)
     if cpus:
         found.append(Dose("control", chunks=CACHE_CHUNKS, cpus=cpus))
-        delays = _delays(trials, cpus, "nt_write", params.traffic)
+        kind = params.traffic_kind
+        delays = _delays(trials, cpus, kind, params.traffic)
         found += [
-            Dose("traffic", level, "nt_write", delay, cpus=cpus)
+            Dose("traffic", level, kind, delay, cpus=cpus)
             for level, delay in zip(params.traffic, delays, strict=True)
         ]
         if "occupied" not in absent:

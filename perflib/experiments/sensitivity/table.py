@@ -87,7 +87,8 @@ class DoseTable:
         return max((one if math.isfinite(one) else math.inf for one in widths), default=math.inf)
 
     @cached_property
-    def _bound_by_traffic(self) -> bool:
+    def bound_by_traffic(self) -> bool:
+        """Whether the job takes longer the more memory traffic there is."""
         return self.slope("traffic").low > 0
 
     # --- parts ------------------------------------------------------------------------------------
@@ -110,7 +111,7 @@ class DoseTable:
 
     def _longer(self, dose: str, level: float, program: str) -> pd.Series[float]:
         found = self._ratio(dose, level, program)
-        if dose == "occupied" and program == "job" and self._bound_by_traffic:
+        if dose == "occupied" and program == "job" and self.bound_by_traffic:
             found = found - self._slope("traffic") * self.amount(dose, level, "traffic")
         return found
 

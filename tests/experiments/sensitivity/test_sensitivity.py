@@ -72,6 +72,22 @@ def test_reads_that_occupy_a_cache_are_not_taken_for_capacity() -> None:
     assert named == [["memory bandwidth"]] * 5
 
 
+@pytest.mark.parametrize("kind", ["read", "write"])
+def test_traffic_that_fills_the_cache_is_said_to_be_both(kind: str) -> None:
+    """A chase that suffers from it may lack the cache alone: no capacity is ruled out."""
+    rows = samples(3, {"traffic": 0.2}, bursts=0.0, rounds=40)
+    said = by_subject(EXPERIMENT.analyse(made_run(EXPERIMENT, rows, traffic_kind=kind)))
+    assert f"cache that the {kind}s fill" in said["memory bandwidth"].plain
+    assert f"while others {kind} 9." in said["memory bandwidth"].claim
+    assert codes(said["cache capacity"]) == ["fills"]
+    axes = EXPERIMENT.figures(made_run(EXPERIMENT, rows, traffic_kind=kind))["doses"].axes
+    assert kind in axes[0].get_xlabel()
+    nothing = samples(3, bursts=0.0, rounds=40)
+    found = EXPERIMENT.analyse(made_run(EXPERIMENT, nothing, traffic_kind=kind))
+    assert {one.verdict for one in found} == {"refuted"}
+    assert f"while others {kind} 9." in by_subject(found)["memory bandwidth"].plain
+
+
 def test_what_the_machine_hides_is_not_called_indifference() -> None:
     hidden = {"traffic": 0.3, "occupied": 0.0, "small_pages": 0.4}
     said = found(5, witness=hidden, bursts=0.0, rounds=40)
@@ -161,8 +177,10 @@ def test_one_core_leaves_the_pages_alone(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @needs_two_cores
-def test_a_short_run_has_every_dose_and_leaves_nothing() -> None:
-    params = EXPERIMENT.params({"budget_s": 1.0, "trial_s": 0.02, "job": "compute"})
+@pytest.mark.parametrize("kind", ["nt_write", "read", "write"])
+def test_a_short_run_has_every_dose_and_leaves_nothing(kind: str) -> None:
+    given = {"budget_s": 1.0, "trial_s": 0.02, "job": "compute", "traffic_kind": kind}
+    params = EXPERIMENT.params(given)
     run = EXPERIMENT.measure(params)
     expected = {"control", "alone", "traffic", "occupied"}
     assert expected <= set(run.samples["dose"])
