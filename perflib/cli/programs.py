@@ -148,6 +148,7 @@ def layout(
     epilog=examples(
         "perflib sensitivity -- ./my-job --events 3",
         "perflib sensitivity -p response=wall -p job_cpus=4 -- ./my-threaded-job",
+        "perflib sensitivity -p response=event -p events=3 -- ./my-job --events 3",
         "perflib sensitivity -p job=walk -p budget_s=60",
     ),
 )

@@ -61,6 +61,8 @@ class Start:
         Where it was recorded: a row for each of `SAMPLED` with its ``period`` and ``count``.
     remarks
         What is to be known of the recording, in sentences.
+    event_s
+        Median time of the events that it logged; None: no log was read.
     """
 
     cpu_s: float
@@ -76,6 +78,7 @@ class Start:
     violated: list[str] = field(default_factory=list)
     functions: pd.DataFrame | None = None
     remarks: list[str] = field(default_factory=list)
+    event_s: float | None = None
 
 
 def start(

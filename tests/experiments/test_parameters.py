@@ -157,6 +157,8 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"traffic": [0]}, "traffic"),
         ({"occupied": [120]}, "occupied"),
         ({"traffic_kind": "reads"}, "traffic_kind"),
+        ({"response": "event"}, "our own jobs write no log"),
+        ({"job_begin": "no group"}, "job_begin, job_end: .*lacks the named group 'event'"),
         ({"job": "triadd"}, "job"),
     ],
     "correctness": [

@@ -20,7 +20,7 @@ from perflib.stats.family import family_p, p_of_interval
 from perflib.stats.interval import Interval, columns
 
 _ALPHA = 0.05
-_SAID = {"cpu": "CPU time", "wall": "wall time"}
+_SAID = {"cpu": "CPU time", "wall": "wall time", "event": "time for an event"}
 _CLAIMS = {
     "traffic": TRAFFIC,
     "occupied": CAPACITY,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -11,15 +14,17 @@ from typing import Any, NamedTuple, Self
 
 from perflib.experiments.sensitivity import SensitivityParams
 from perflib.experiments.sensitivity.table import WITNESSES
-from perflib.framework.jobs import job_template
+from perflib.framework.jobs import job_template, log_format, run_logged
 from perflib.framework.starts import Start, start
 from perflib.instruments.joblog.jobrun import job_argv
 from perflib.instruments.simulators.run import find_program
 from perflib.kernels import build
 from perflib.machine.scratch import scratch
+from perflib.measure.conditions import Conditions, observe, violated
 from perflib.measure.pages import of_programs
 from perflib.measure.schedule import Columns
 from perflib.measure.streams import CHUNK_BYTES, Streams, accounted
+from perflib.model.errors import MeasurementError
 
 MIB = 1 << 20
 ARENA = "arena"
@@ -58,7 +63,7 @@ def argv_of(params: SensitivityParams) -> list[str]:
     if params.job != "command":
         return []
     template = job_template(params.job, params.job_command)
-    argv = job_argv(template, first=0, events=params.events, seed=params.seed)
+    argv = job_argv(template, first=params.first_event, events=params.events, seed=params.seed)
     return [str(find_program(argv, None).absolute()), *argv[1:]]
 
 
@@ -116,6 +121,38 @@ class Trials:
         own = {"job": self._params.job, "control": "compute"}.get(program, program)
         return own_argv(own, self._plan["bytes"][own], self._plan["passes"][own])
 
+    def job(self, pages: of_programs.Level = "default", *, read_all: bool = False) -> Start:
+        """Run the job to its end; with the times of its events, where those are compared."""
+        if self._params.response != "event":
+            return self.start(self.argv("job"), pages, read_all=read_all)
+        wanted = of_programs.with_level(self._params.conditions(None), pages)
+        return self._logged(wanted, read_all=read_all)
+
+    def _logged(self, wanted: Conditions, *, read_all: bool) -> Start:
+        params, begin_ns, obtained = self._params, [0], dict[str, Any]()
+
+        def place(pid: int) -> None:
+            os.sched_setaffinity(pid, self._plan["job_cpus"])
+            begin_ns[0] = time.monotonic_ns()
+
+        def read(pid: int) -> None:
+            if read_all and not obtained:
+                with contextlib.suppress(MeasurementError):
+                    found = observe(pid, wanted.environment)
+                    obtained.update(found if found["environment_bytes"] else {})  # else it ended
+
+        events = range(params.first_event, params.first_event + params.events)
+        expressions = log_format(params.job_begin, params.job_end)
+        result, times_ns = run_logged(
+            self.argv("job"), expressions, wanted, events, timeout_s=params.job_timeout_s,
+            on_start=place, on_event=read,
+        )  # fmt: skip
+        return Start(
+            result.cpu_time_ns / 1e9, result.wall_s, None, "", None, None, None, begin_ns[0],
+            obtained=obtained, violated=violated(wanted, obtained) if obtained else [],
+            event_s=statistics.median(times_ns) / 1e9,
+        )  # fmt: skip
+
     def start(
         self, argv: Sequence[str], pages: of_programs.Level = "default", *, read_all: bool = False
     ) -> Start:
@@ -139,7 +176,10 @@ class Trials:
         try:
             for program in dose.programs:
                 first = program == "job" and not self.conditions
-                made = self.start(self.argv(program), self._pages(dose), read_all=first)
+                if program == "job":
+                    made = self.job(self._pages(dose), read_all=first)
+                else:
+                    made = self.start(self.argv(program), self._pages(dose))
                 if first:
                     wanted = asdict(self._params.conditions(None))
                     known = {"obtained": made.obtained, "violated": made.violated}
@@ -199,6 +239,7 @@ class Trials:
             "level": dose.level,
             "cpu_s": made.cpu_s,
             "wall_s": made.wall_s,
+            "event_s": made.event_s,
             "run_delay_s": made.run_delay_s,
             "traffic_gb_s": 0.0,
             "occupied_bytes": 0.0,

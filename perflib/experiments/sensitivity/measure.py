@@ -106,14 +106,13 @@ def _cache_bytes(params: SensitivityParams, cpu: int) -> int:
 def pilot(params: SensitivityParams, plan: Mapping[str, Any]) -> dict[str, Any]:
     """Whether the job runs and writes the same twice, how long it takes, and the doses."""
     absent, notes = dict(plan["absent"]), [CANNOT_SEE]
-    with Trials(params, {**plan, "passes": {}}) as trials:
-        passes = {one: _passes(trials, plan, one, params.trial_s) for one in OWN_JOBS}
-        argv = argv_of(params) or own_argv(
-            params.job, plan["bytes"][params.job], passes[params.job]
-        )
-        first, again = _tried(trials, argv), _tried(trials, argv, read_all=True)
-        notes += _job_notes(first, again)
-        if "small_pages" not in absent and (why := _pages_fail(trials, plan, argv, again)):
+    passes: dict[str, int] = {}
+    with Trials(params, {**plan, "passes": passes}) as trials:
+        for one in OWN_JOBS:
+            passes[one] = _passes(trials, plan, one, params.trial_s)
+        first, again = _tried(trials), _tried(trials, read_all=True)
+        notes += _job_notes(params, first, again)
+        if "small_pages" not in absent and (why := _pages_fail(trials, plan, again)):
             absent["small_pages"] = f"Pages are not varied: {why}"
         doses = _doses(params, {**plan, "absent": absent}, trials)
     own_s = params.trial_s + 0.1
@@ -145,21 +144,24 @@ def _passes(trials: Trials, plan: Mapping[str, Any], job: str, wanted_s: float) 
     return max(1, round(passes * wanted_s / more_s))
 
 
-def _tried(trials: Trials, argv: list[str], *, read_all: bool = False) -> Start:
+def _tried(trials: Trials, *, read_all: bool = False) -> Start:
     """A start of the pilot: what fails ends the run here, before minutes are spent."""
+    program = trials.argv("job")[0]
     try:
-        made = trials.start(argv, read_all=read_all)
+        made = trials.job(read_all=read_all)
     except WorkerError as error:
-        msg = f"{argv[0]}: {error}. It reads no input and has no terminal here"
+        msg = f"{program}: {error}. It reads no input, and has no terminal but for its log"
         raise MeasurementError(msg) from error
     if made.cpu_s < _MIN_CPU_S:
-        msg = f"{argv[0]} takes {1e3 * made.cpu_s:.2g} ms of CPU time, too little to compare: "
+        msg = f"{program} takes {1e3 * made.cpu_s:.2g} ms of CPU time, too little to compare: "
         msg += "give it more to do"
         raise MeasurementError(msg)
     return made
 
 
-def _job_notes(first: Start, again: Start) -> list[str]:
+def _job_notes(params: SensitivityParams, first: Start, again: Start) -> list[str]:
+    if params.response == "event":
+        return ["the job's output is its log, which is not compared", *again.violated]
     found = []
     if first.output != again.output:
         found.append("the job writes something else at each start: its output is not compared")
@@ -172,11 +174,11 @@ def _job_notes(first: Start, again: Start) -> list[str]:
     return [*found, *again.violated]
 
 
-def _pages_fail(trials: Trials, plan: Mapping[str, Any], argv: list[str], usual: Start) -> str:
+def _pages_fail(trials: Trials, plan: Mapping[str, Any], usual: Start) -> str:
     """Why the job does not run with another page size, or writes something else; or empty."""
     levels: tuple[of_programs.Level, ...] = ("never", plan["most_pages"])
     try:
-        made = [trials.start(argv, level, read_all=True) for level in levels]
+        made = [trials.job(level, read_all=True) for level in levels]
     except WorkerError as error:
         return str(error)
     wrong = [text for one in made for text in one.violated if text not in usual.violated]

@@ -31,7 +31,8 @@ class DoseTable:
     samples
         One row a start of a program.
     response
-        ``cpu`` or ``wall``: which time.
+        ``cpu``, ``wall`` or ``event``: which time; of our own jobs, which log no events, the wall
+        time is beside the event's.
 
     Raises
     ------
@@ -43,7 +44,10 @@ class DoseTable:
         self.rows = usable(samples)
         self._rounds = np.sort(self.rows["round"].unique())
         self._starts = round_starts(self.rows, self._rounds)
-        log_time = np.log(self.rows[f"{response}_s"].to_numpy(np.float64))
+        time_s = self.rows[f"{response}_s"]
+        if response == "event":
+            time_s = time_s.fillna(self.rows["wall_s"])
+        log_time = np.log(time_s.to_numpy(np.float64))
         keys = [self.rows[name] for name in ("program", "dose", "level")]
         times = pd.Series(log_time, index=self.rows.index).groupby([self.rows["round"], *keys])
         self._log = times.mean().unstack(["program", "dose", "level"]).reindex(self._rounds)

@@ -26,12 +26,14 @@ def samples(
     rounds: int = 16,
     noise: float = 0.01,
     bursts: float = 0.2,
+    start_s: float = 0.0,
 ) -> pd.DataFrame:
     """Trials as ``measure`` makes them, half a second each.
 
     ``longer``: by how much (log) the job takes longer at the largest level of a dose, in proportion
     below; ``busy``: while the others are busy at all. ``everybody``: what a competitor that uses
     memory does to all programs. ``bursts``: the share of the trials that others slow by up to 20 %.
+    ``start_s``: of the job, before its first event; no dose changes that, and others make it vary.
     """
     generator = np.random.default_rng(seed)
     longer, witness = longer or {}, WITNESS if witness is None else witness
@@ -58,6 +60,9 @@ def samples(
             for program, effect in programs.items():
                 skewed = noise * (float(generator.gamma(2.0)) - 2.0)
                 cpu_s = 0.5 * float(np.exp(effect + common + slowed + skewed))
+                event_s = cpu_s / 5 if program == "job" and start_s else np.nan
+                if program == "job" and start_s:
+                    cpu_s += start_s * float(generator.uniform(0.7, 1.5))
                 used = {"traffic": _GB_S * share, "occupied": _OCCUPIED_GB_S}.get(dose, 0.0)
                 rows.append(
                     {
@@ -68,6 +73,7 @@ def samples(
                         "level": level,
                         "cpu_s": cpu_s,
                         "wall_s": 1.1 * cpu_s,
+                        "event_s": event_s,
                         "run_delay_s": 0.0,
                         "traffic_gb_s": used * float(generator.uniform(0.95, 1.0)),
                         "occupied_bytes": _CACHE_BYTES * share if dose == "occupied" else 0.0,
