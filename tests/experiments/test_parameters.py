@@ -158,6 +158,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"occupied": [120]}, "occupied"),
         ({"traffic_kind": "reads"}, "traffic_kind"),
         ({"response": "event"}, "our own jobs write no log"),
+        ({"functions": True}, "functions are those of all of a job=command"),
         ({"job_begin": "no group"}, "job_begin, job_end: .*lacks the named group 'event'"),
         ({"job": "triadd"}, "job"),
     ],

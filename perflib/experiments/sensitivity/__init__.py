@@ -17,9 +17,9 @@ from pydantic import Field, model_validator
 
 from perflib.experiments.sensitivity.claims import CLAIMS
 from perflib.framework.experiment import Experiment
-from perflib.framework.jobs import JobParams
+from perflib.framework.jobs import FREQUENCY_HZ, JobParams
 from perflib.framework.params import Items, budget, limit, parameter, precision
-from perflib.framework.schema import Column, key, ok
+from perflib.framework.schema import SAMPLED_COLUMNS, Column, key, ok
 from perflib.framework.steps import Drawing, Steps
 
 __all__ = ["CANNOT_SEE", "DOSES", "OWN_JOBS", "Sensitivity", "SensitivityParams", "experiment"]
@@ -54,6 +54,10 @@ class SensitivityParams(JobParams):
         "what is compared: 'cpu' time, which others on the machine disturb less, 'wall'; or "
         "'event': of job=command, the median time of an event by its log, its start left out",
     )
+    functions: bool = parameter(
+        False, "of job=command: record it with perf; which function suffers from each dose?"
+    )
+    frequency_hz: int = FREQUENCY_HZ
     job_cpus: int = parameter(
         1, "how many of the cores the job may use, the first ones; the others compete", ge=1,
         le=4096,
@@ -81,9 +85,12 @@ class SensitivityParams(JobParams):
     threshold_percent: float = limit(2.0, "the job is bound by something from this slow-down on")
 
     @model_validator(mode="after")
-    def _job_has_a_log(self) -> Self:
+    def _job_fits(self) -> Self:
         if self.response == "event" and self.job != "command":
             msg = "response=event goes with job=command: our own jobs write no log"
+            raise ValueError(msg)
+        if self.functions and (self.job != "command" or self.response == "event"):
+            msg = "functions are those of all of a job=command: response is cpu or wall then"
             raise ValueError(msg)
         return self
 
@@ -125,12 +132,15 @@ class Sensitivity(Experiment):
         Column("occupied_bytes", "number", "B", "of which the competitor read all, again and "
                "again"),
         Column("output", "text", "", "checksum of what it wrote; empty: nothing"),
+        *SAMPLED_COLUMNS,
         Column("start_ns", "integer", "ns", "when the trial began"),
         ok("the dose was not in force all the time, or the output changed"),
     )  # fmt: skip
     tables = {
         "doses": "how much longer the job takes at each dose, the control job, and our own job "
         "that is known to respond",
+        "functions": "how much longer each function of the job takes at each largest dose, and its "
+        "share of the job's slow-down",
         "slopes": "by how much longer the job takes for each GB/s and MiB",
     }
     plots = {"doses": "how much longer the job takes against each dose"}

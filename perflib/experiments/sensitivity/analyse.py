@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from perflib.experiments.sensitivity.claims import BUSY, CAPACITY, SIBLING, TRAFFIC, TRANSLATION
+from perflib.experiments.sensitivity.functions import function_findings, functions_table
 from perflib.experiments.sensitivity.table import AMOUNTS, WITNESSES, DoseTable
 from perflib.framework.levels import levels_table
 from perflib.model.finding import Finding
@@ -40,6 +41,13 @@ _TRAFFIC = {  # the verb, where it goes, and what the job is bound by that respo
     ),
     "read": ("read", "", "memory bandwidth, or by the cache that the reads fill"),
 }  # fmt: skip
+_WHAT = {
+    "traffic": "while others {verb} {amount}",
+    "occupied": "while others occupy {amount} of the last-level cache",
+    "small_pages": "with 4 KiB pages",
+    "alone": "while other cores compute",
+    "sibling": "while its core's other thread is busy",
+}
 NOT_APPLIED = "No trial has this dose: the notes of the run say why."
 
 
@@ -50,7 +58,20 @@ def findings(run: Run) -> list[Finding]:
     found = {dose: table.longer(dose) for dose in doses}
     p = family_p(np.array([p_of_interval(one, threshold) for one in found.values()]))
     corrected = dict(zip(found, p, strict=True))
-    return [_finding(run, table, dose, found[dose], float(corrected[dose])) for dose in found]
+    every = [_finding(run, table, dose, found[dose], float(corrected[dose])) for dose in found]
+    if "symbol" in run.samples:
+        what = {dose: text.format(**_amounts(run, table, dose)) for dose, text in _WHAT.items()}
+        every += function_findings(run.samples, what)
+    return every
+
+
+def _amounts(run: Run, table: DoseTable, dose: str) -> dict[str, str]:
+    """The largest dose, and what others do with it."""
+    verb, where, bound_by = _TRAFFIC[run.params["traffic_kind"]]
+    unit, levels = AMOUNTS.get(dose, ("", 1.0, ""))[2], table.levels(dose)
+    amount = f"{table.amount(dose, levels[-1]):.3g} {unit}" if levels else f"some {unit}"
+    amount += where if dose == "traffic" else ""
+    return {"amount": amount if unit else "", "verb": verb, "bound_by": bound_by}
 
 
 def _finding(run: Run, table: DoseTable, dose: str, found: Interval, p: float) -> Finding:
@@ -62,14 +83,9 @@ def _finding(run: Run, table: DoseTable, dose: str, found: Interval, p: float) -
     elif not math.isfinite(found.half_width):
         prevented = Reason("few_rounds")
     facts: dict[str, Any] = {"bound": max(found.high, found.half_width)}
-    verb, where, bound_by = _TRAFFIC[run.params["traffic_kind"]]
-    amount = ""
+    amounts = _amounts(run, table, dose)
     if dose in AMOUNTS:
-        unit = AMOUNTS[dose][2]
-        most = table.amount(dose, levels[-1]) if levels else math.nan
-        amount = f"{most:.3g} {unit}" if levels else f"some {unit}"
-        amount += where if dose == "traffic" else ""
-        facts |= {"slope": table.slope(dose), "bound_by": bound_by}
+        facts |= {"slope": table.slope(dose), "bound_by": amounts["bound_by"]}
     to_refute = []
     if dose in WITNESSES:
         witness = WITNESSES[dose]
@@ -82,7 +98,11 @@ def _finding(run: Run, table: DoseTable, dose: str, found: Interval, p: float) -
     finding = _CLAIMS[dose].decided(
         found,
         threshold,
-        about={"response": _SAID[run.params["response"]], "amount": amount, "verb": verb},
+        about={
+            "response": _SAID[run.params["response"]],
+            "amount": amounts["amount"],
+            "verb": amounts["verb"],
+        },
         facts=facts,
         evidence={"p": p, "doses": {f"{one:g}": list(table.at(dose, one)) for one in levels}},
         prevented=prevented,
@@ -110,7 +130,13 @@ def table_of(run: Run) -> DoseTable:
 def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     """The derived tables; see ``Sensitivity.tables``."""
     table = table_of(run)
-    return {"doses": partial(_doses, table), "slopes": partial(_slopes, table)}
+    found: dict[str, Callable[[], pd.DataFrame]] = {
+        "doses": partial(_doses, table),
+        "slopes": partial(_slopes, table),
+    }
+    if "symbol" in run.samples:
+        found["functions"] = partial(functions_table, run.samples)
+    return found
 
 
 def levels(run: Run) -> pd.DataFrame:

@@ -9,10 +9,19 @@ from typing import Any
 import pandas as pd
 
 from perflib.experiments.sensitivity import CANNOT_SEE, OWN_JOBS, SensitivityParams
-from perflib.experiments.sensitivity.doses import ARENA, MIB, Dose, Trials, argv_of, own_argv
+from perflib.experiments.sensitivity.doses import (
+    ARENA,
+    MIB,
+    Dose,
+    Trials,
+    argv_of,
+    own_argv,
+    sampling_of,
+)
+from perflib.experiments.sensitivity.functions import open_percent
 from perflib.experiments.sensitivity.table import WITNESSES, DoseTable
 from perflib.framework.experiment import Session
-from perflib.framework.starts import Start
+from perflib.framework.starts import Start, check_sampled, check_sampling
 from perflib.kernels import build
 from perflib.machine.hardware.caches import caches
 from perflib.machine.hardware.memory import free_bytes
@@ -46,6 +55,8 @@ def plan(params: SensitivityParams) -> dict[str, Any]:
         The command cannot be run, or no core is left for the job.
     """
     argv_of(params)  # a wrong command fails here
+    if sampling := sampling_of(params):
+        check_sampling(sampling)
     cores, places = params.resolved_cores(), topology()
     if params.job_cpus > len(cores):
         msg = f"job_cpus: the job cannot have {params.job_cpus} of {len(cores)} cores (cores)"
@@ -156,6 +167,7 @@ def _tried(trials: Trials, *, read_all: bool = False) -> Start:
         msg = f"{program} takes {1e3 * made.cpu_s:.2g} ms of CPU time, too little to compare: "
         msg += "give it more to do"
         raise MeasurementError(msg)
+    check_sampled(made, program)
     return made
 
 
@@ -237,7 +249,8 @@ def take(params: SensitivityParams, session: Session) -> str:
     def half_width(samples: pd.DataFrame) -> float:
         if not samples["ok"].any() or samples["round"].max() < 1:
             return math.inf
-        return DoseTable(samples, params.response).half_width()
+        width = DoseTable(samples, params.response).half_width()
+        return max(width, open_percent(samples)) if params.functions else width
 
     with Trials(params, plan, doses) as trials:
         stopped = session.rounds(params, len(doses), trials.take, half_width, least_s=_MIN_S)

@@ -27,7 +27,7 @@ from tests.experiments.sensitivity.dose_samples import samples
 EXPERIMENT = get("sensitivity")
 CPUS = sorted(os.sched_getaffinity(0))
 needs_two_cores = pytest.mark.skipif(len(CPUS) < 2, reason="a competitor takes a second core")
-LOGGED = {"job": "command", "job_command": "sim {events}", "response": "event"}
+LOGGED: dict[str, Any] = {"job": "command", "job_command": "sim {events}", "response": "event"}
 BOUND_BY = {
     "memory bandwidth": {"traffic": 0.15},
     "cache capacity": {"occupied": 0.15},
@@ -39,7 +39,7 @@ BOUND_BY = {
 def found(
     seed: int = 1, longer: Mapping[str, float] | None = None, **shape: Any
 ) -> dict[str, Finding]:
-    return by_subject(EXPERIMENT.analyse(made_run(EXPERIMENT, samples(seed, longer, **shape))))
+    return by_subject(EXPERIMENT.analyse(made_run(EXPERIMENT, samples(seed, longer, start_s=0.5))))
 
 
 # --- simulated -----------------------------------------------------------------------------------
@@ -78,15 +78,13 @@ def test_the_start_of_a_job_dilutes_no_response_of_its_events() -> None:
 
 
 def test_events_by_a_log_are_named_and_nulls_are_not() -> None:
-    shape = {"start_s": 0.5}
-
     def named(seed: int, longer: Mapping[str, float]) -> list[str]:
-        run = made_run(EXPERIMENT, samples(seed, longer, **shape), **LOGGED)
+        run = made_run(EXPERIMENT, samples(seed, longer, start_s=0.5), **LOGGED)
         return supported(EXPERIMENT.analyse(run))
 
     assert sum(map(bool, (named(seed, {}) for seed in range(20)))) <= 1
     assert sum(named(seed, {"traffic": 0.15}) == ["memory bandwidth"] for seed in range(10)) >= 9
-    run = made_run(EXPERIMENT, samples(2, {"traffic": 0.15}, **shape), **LOGGED)
+    run = made_run(EXPERIMENT, samples(2, {"traffic": 0.15}, start_s=0.5), **LOGGED)
     assert (
         "more time for an event while"
         in by_subject(EXPERIMENT.analyse(run))["memory bandwidth"].claim
