@@ -31,8 +31,8 @@ class DoseTable:
     samples
         One row a start of a program.
     response
-        ``cpu``, ``wall`` or ``event``: which time; of our own jobs, which log no events, the wall
-        time is beside the event's.
+        ``cpu``, ``wall`` or ``event``: which time; our own jobs log no events, and have the wall
+        time for it.
 
     Raises
     ------
