@@ -13,9 +13,9 @@ from perflib.experiments.kv_per_core import KvParams
 from perflib.experiments.kv_per_core.table import kv_table
 from perflib.framework.brackets import bracket_columns
 from perflib.framework.experiment import Session
-from perflib.framework.jobs import Jobs, copies_for, job_template, log_format, run_logged
+from perflib.framework.jobs import Jobs, copies_for, job_template, log_format
 from perflib.framework.results import results
-from perflib.instruments.joblog.jobrun import job_argv
+from perflib.instruments.joblog.jobrun import job_argv, run_logged
 from perflib.instruments.joblog.logformat import LogFormat
 from perflib.kernels import Build, build, record
 from perflib.machine.activity.activity import cpu_times

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Self
 
 from perflib.experiments.sensitivity import SensitivityParams
 from perflib.experiments.sensitivity.table import WITNESSES
-from perflib.framework.jobs import job_template, log_format, run_logged
+from perflib.framework.jobs import job_template, log_format
 from perflib.framework.starts import Start, start, with_functions
-from perflib.instruments.joblog.jobrun import job_argv
+from perflib.instruments.joblog.jobrun import job_argv, run_logged
 from perflib.instruments.perf.event_profile import Sampling
 from perflib.instruments.profile.builds import library
 from perflib.instruments.simulators.run import find_program
