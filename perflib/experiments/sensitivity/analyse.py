@@ -11,7 +11,11 @@ import numpy as np
 import pandas as pd
 
 from perflib.experiments.sensitivity.claims import BUSY, CAPACITY, SIBLING, TRAFFIC, TRANSLATION
-from perflib.experiments.sensitivity.functions import function_findings, functions_table
+from perflib.experiments.sensitivity.functions import (
+    SAMPLED,
+    function_findings,
+    functions_table,
+)
 from perflib.experiments.sensitivity.table import AMOUNTS, WITNESSES, DoseTable
 from perflib.framework.levels import levels_table
 from perflib.model.finding import Finding
@@ -36,11 +40,9 @@ _WITNESS = {
 }
 _TRAFFIC = {  # the verb, where it goes, and what the job is bound by that responds to it
     "nt_write": ("write", "", "memory bandwidth"),
-    "write": (
-        "write", " through the caches", "memory bandwidth, or by the cache that the writes fill"
-    ),
-    "read": ("read", "", "memory bandwidth, or by the cache that the reads fill"),
-}  # fmt: skip
+    "write": ("write", " through the caches", "memory bandwidth, or the cache that writes fill"),
+    "read": ("read", "", "memory bandwidth, or the cache that reads fill"),
+}
 _WHAT = {
     "traffic": "while others {verb} {amount}",
     "occupied": "while others occupy {amount} of the last-level cache",
@@ -59,7 +61,7 @@ def findings(run: Run) -> list[Finding]:
     p = family_p(np.array([p_of_interval(one, threshold) for one in found.values()]))
     corrected = dict(zip(found, p, strict=True))
     every = [_finding(run, table, dose, found[dose], float(corrected[dose])) for dose in found]
-    if "symbol" in run.samples:
+    if set(run.samples) >= SAMPLED:
         what = {dose: text.format(**_amounts(run, table, dose)) for dose, text in _WHAT.items()}
         every += function_findings(run.samples, what)
     return every
@@ -83,9 +85,8 @@ def _finding(run: Run, table: DoseTable, dose: str, found: Interval, p: float) -
     elif not math.isfinite(found.half_width):
         prevented = Reason("few_rounds")
     facts: dict[str, Any] = {"bound": max(found.high, found.half_width)}
-    amounts = _amounts(run, table, dose)
     if dose in AMOUNTS:
-        facts |= {"slope": table.slope(dose), "bound_by": amounts["bound_by"]}
+        facts["slope"] = table.slope(dose)
     to_refute = []
     if dose in WITNESSES:
         witness = WITNESSES[dose]
@@ -98,11 +99,7 @@ def _finding(run: Run, table: DoseTable, dose: str, found: Interval, p: float) -
     finding = _CLAIMS[dose].decided(
         found,
         threshold,
-        about={
-            "response": _SAID[run.params["response"]],
-            "amount": amounts["amount"],
-            "verb": amounts["verb"],
-        },
+        about={"response": _SAID[run.params["response"]], **_amounts(run, table, dose)},
         facts=facts,
         evidence={"p": p, "doses": {f"{one:g}": list(table.at(dose, one)) for one in levels}},
         prevented=prevented,
@@ -134,7 +131,7 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
         "doses": partial(_doses, table),
         "slopes": partial(_slopes, table),
     }
-    if "symbol" in run.samples:
+    if set(run.samples) >= SAMPLED:
         found["functions"] = partial(functions_table, run.samples)
     return found
 

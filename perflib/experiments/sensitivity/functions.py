@@ -28,6 +28,8 @@ from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.stats.interval import Interval
 
+SAMPLED = {"symbol", "object", "event", "period", "count"}
+"""Columns of samples without which no functions are compared."""
 _DOSES = ("traffic", "occupied", "small_pages", "alone", "sibling")
 
 
@@ -53,19 +55,18 @@ def compared(samples: pd.DataFrame) -> dict[str, Comparison]:
 
 def open_percent(samples: pd.DataFrame) -> float:
     """The largest excess of a function that could have stayed unseen at any dose."""
-    found = compared(samples).values() if "symbol" in samples else ()
+    found = compared(samples).values() if set(samples) >= SAMPLED else ()
     return max(
         (one.open_percent if one.rounds >= LEAST_ROUNDS else math.inf for one in found),
         default=math.inf,
     )
 
 
-def functions_table(samples: pd.DataFrame) -> pd.DataFrame:
+def functions_table(
+    samples: pd.DataFrame, known: Mapping[str, Comparison] | None = None
+) -> pd.DataFrame:
     """One row a dose and function; ``longer_percent``: of its own time, as it was measured."""
-    return _table(samples, compared(samples))
-
-
-def _table(samples: pd.DataFrame, found: Mapping[str, Comparison]) -> pd.DataFrame:
+    found = compared(samples) if known is None else known
     counts = samples.dropna(subset="symbol").groupby(["symbol", "object"])["count"].sum()
     place = {str(name): str(one) for name, one in counts.sort_values(kind="stable").index}
     tables = [additional_time_table(one).assign(dose=dose) for dose, one in found.items()]
@@ -81,7 +82,7 @@ def _table(samples: pd.DataFrame, found: Mapping[str, Comparison]) -> pd.DataFra
 def function_findings(samples: pd.DataFrame, what: Mapping[str, str]) -> list[Finding]:
     """Of each dose the first function that suffers; ``what``: the doses in words."""
     every, found = compared(samples), []
-    table = _table(samples, every)
+    table = functions_table(samples, every)
     for dose, one in every.items():
         about = {"dose": dose, "what": what[dose]}
         standing, *named = standing_findings(one, about, SUFFERS, SUFFERS)

@@ -76,6 +76,7 @@ def test_one_function_alone_is_no_evidence_and_whole_jobs_are_judged_as_without(
     said = found(few)
     assert codes(said["functions, traffic"])[0] == "too_few_functions"
     assert said["functions, traffic"].verdict == "inconclusive"
+    assert set(found(rows.drop(columns="count"))) == set(found(rows)) - set(of_functions(rows))
     starts = rows.drop_duplicates(["round", "program", "dose", "level"]).drop(columns="symbol")
     without = by_subject(EXPERIMENT.analyse(made_run(EXPERIMENT, starts)))
     for name, one in without.items():

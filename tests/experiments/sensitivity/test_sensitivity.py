@@ -39,7 +39,7 @@ BOUND_BY = {
 def found(
     seed: int = 1, longer: Mapping[str, float] | None = None, **shape: Any
 ) -> dict[str, Finding]:
-    return by_subject(EXPERIMENT.analyse(made_run(EXPERIMENT, samples(seed, longer, start_s=0.5))))
+    return by_subject(EXPERIMENT.analyse(made_run(EXPERIMENT, samples(seed, longer, **shape))))
 
 
 # --- simulated -----------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ def test_traffic_that_fills_the_cache_is_said_to_be_both(kind: str) -> None:
     """A chase that suffers from it may lack the cache alone: no capacity is ruled out."""
     rows = samples(3, {"traffic": 0.2}, bursts=0.0, rounds=40)
     said = by_subject(EXPERIMENT.analyse(made_run(EXPERIMENT, rows, traffic_kind=kind)))
-    assert f"cache that the {kind}s fill" in said["memory bandwidth"].plain
+    assert f"cache that {kind}s fill" in said["memory bandwidth"].plain
     assert f"while others {kind} 9." in said["memory bandwidth"].claim
     assert codes(said["cache capacity"]) == ["fills"]
     axes = EXPERIMENT.figures(made_run(EXPERIMENT, rows, traffic_kind=kind))["doses"].axes
