@@ -148,12 +148,15 @@ def layout(
     epilog=examples(
         "perflib sensitivity -- ./my-job --events 3",
         "perflib sensitivity -p response=wall -p job_cpus=4 -- ./my-threaded-job",
+        "perflib sensitivity -p response=event -p events=3 -- ./my-job --events 3",
+        "perflib sensitivity --functions -- ./my-job --events 3",
         "perflib sensitivity -p job=walk -p budget_s=60",
     ),
 )
 @command_words
+@click.option("--functions", is_flag=True, help="Which function suffers: record COMMAND with perf.")
 @measuring
-def sensitivity(command: tuple[str, ...], wanted: Wanted) -> None:
+def sensitivity(command: tuple[str, ...], functions: bool, wanted: Wanted) -> None:
     """Say what a job is bound by: memory, cache, pages, cores.
 
     COMMAND runs again and again on one core, next to a competitor that takes one thing from it:
@@ -163,4 +166,4 @@ def sensitivity(command: tuple[str, ...], wanted: Wanted) -> None:
     """
     from perflib.cli.measure import given_by, measured
 
-    measured("sensitivity", given_by(command), wanted)
+    measured("sensitivity", given_by(command, functions=functions or None), wanted)

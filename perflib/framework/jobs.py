@@ -28,6 +28,9 @@ JOB_END = parameter(
     FORMATS["kv"].end, "regular expression of an event's last line, groups 'event', 'seconds'"
 )
 JOB_TIMEOUT_S = parameter(600.0, "the longest that one start of a job may take", "s", gt=0, le=1e6)
+FREQUENCY_HZ = parameter(
+    4000, "functions: samples a second of each thread that runs", "Hz", ge=10, le=50_000
+)
 
 _EVENTS = " --events {events} --first {first} --seed {seed}"
 

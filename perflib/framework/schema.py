@@ -113,6 +113,18 @@ def key(name: str, type_: Type, help_: str, unit: str = "", **bounds: Any) -> Co
     return Column(name, type_, unit, help_, required=True, role="key", **bounds)
 
 
+SAMPLED_COLUMNS = (
+    Column("symbol", "text", "", "functions: where samples were taken; one row for equal ones"),
+    Column("object", "text", "", "the program or library that the function is in"),
+    Column("offset", "integer", "B", "where in the function; -1: unknown", least=-1, most=2**30),
+    Column("stack", "text", "", "the functions from the outermost caller on, ';' between"),
+    Column("event", "text", "", "what perf sampled"),
+    Column("period", "number", "", "what these samples stand for: ns of a clock, cycles"),
+    Column("count", "integer", "", "how many samples they are"),
+)
+"""What perf's samples of a start are, where it was recorded."""
+
+
 def ok(why: str) -> Column:
     """The column of rows that are not used, and why they are not."""
     return Column("ok", "boolean", "", f"false: {why}; it is not used")

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from io import BufferedRandom
@@ -20,13 +20,14 @@ from perflib.instruments.counters.watched import watch
 from perflib.instruments.perf import script as perfscript
 from perflib.instruments.perf.event_profile import Sampling, lost_samples
 from perflib.instruments.perf.recorder import Recorder
-from perflib.instruments.perf.tool import ProcessGoneError
+from perflib.instruments.perf.tool import PerfUnavailableError, ProcessGoneError
 from perflib.machine.processes import signal_name
+from perflib.machine.scratch import scratch
 from perflib.measure.conditions import Conditions, check, observe, violated
 from perflib.measure.job import on_cpus
 from perflib.measure.process import WorkerError
 from perflib.measure.supervised import Supervised
-from perflib.model.errors import MeasurementError
+from perflib.model.errors import MeasurementError, UserError
 
 _BECOME_S, _POLL_S = 5.0, 0.2
 _SETTLED_S = 0.01  # until its libraries are loaded
@@ -61,6 +62,8 @@ class Start:
         Where it was recorded: a row for each of `SAMPLED` with its ``period`` and ``count``.
     remarks
         What is to be known of the recording, in sentences.
+    event_s
+        Median time of the events that it logged; None: no log was read.
     """
 
     cpu_s: float
@@ -76,6 +79,7 @@ class Start:
     violated: list[str] = field(default_factory=list)
     functions: pd.DataFrame | None = None
     remarks: list[str] = field(default_factory=list)
+    event_s: float | None = None
 
 
 def start(
@@ -164,6 +168,53 @@ def start(
             counts=counts,
             **read,
         )
+
+
+def check_sampling(sampling: Sampling) -> None:
+    """Record this very process for a moment.
+
+    Raises
+    ------
+    UserError
+        perf cannot: why, and what remains.
+    """
+    try:
+        with scratch() as folder, Recorder(os.getpid(), folder=folder, **asdict(sampling)) as one:
+            one.enable()
+    except PerfUnavailableError as error:
+        msg = f"functions cannot be compared: {error} Without them, times can as a whole."
+        raise UserError(msg) from error
+
+
+def check_sampled(made: Start, program: str) -> None:
+    """Raise a MeasurementError where perf took no sample of a start that it recorded."""
+    if made.functions is not None and made.functions.empty:
+        msg = (
+            f"{program}: perf took no sample of it in {1e3 * made.cpu_s:.3g} ms of CPU time: give "
+            "it more to do, or more samples a second (frequency_hz)"
+        )
+        raise MeasurementError(msg)
+
+
+def with_functions(
+    columns: Mapping[str, list[Any]], functions: pd.DataFrame | None, every: Sequence[str]
+) -> dict[str, list[Any]]:
+    """Rows of starts, the first one's start as a row for each function (and line, and stack).
+
+    The first row has what is known of that start; the others have ``every``, what all must have.
+    """
+    if functions is None or functions.empty:
+        return dict(columns)
+    more = len(functions) - 1
+    found = {
+        name: [*one, *((one[:1] if name in every else [None]) * more)]
+        for name, one in columns.items()
+    }
+    others = [None] * (len(columns["ok"]) - 1)
+    for name, one in functions.items():
+        first, *rest = one.tolist()
+        found[str(name)] = [first, *others, *rest]
+    return found
 
 
 def _read(job: Supervised, conditions: Conditions, *, read_all: bool) -> dict[str, Any]:

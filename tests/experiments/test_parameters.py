@@ -156,6 +156,10 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"job_command": "ls"}, "go together"),
         ({"traffic": [0]}, "traffic"),
         ({"occupied": [120]}, "occupied"),
+        ({"traffic_kind": "reads"}, "traffic_kind"),
+        ({"response": "event"}, "our own jobs write no log"),
+        ({"functions": True}, "functions are those of all of a job=command"),
+        ({"job_begin": "no group"}, "job_begin, job_end: .*lacks the named group 'event'"),
         ({"job": "triadd"}, "job"),
     ],
     "correctness": [

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ from perflib.framework.brackets import bracket_columns
 from perflib.framework.experiment import Session
 from perflib.framework.jobs import Jobs, copies_for, job_template, log_format
 from perflib.framework.results import results
-from perflib.instruments.joblog.jobrun import job_argv, run_job, too_short
+from perflib.instruments.joblog.jobrun import job_argv, run_logged
 from perflib.instruments.joblog.logformat import LogFormat
 from perflib.kernels import Build, build, record
 from perflib.machine.activity.activity import cpu_times
@@ -282,39 +280,18 @@ class JobTrials(Jobs):
     def take(self, which: int, events: Events) -> Columns:
         """Run the job for these events on a core: one row for each event in its log."""
         wanted = job_argv(self.template, first=events[0], events=len(events), seed=self._seed)
-        conditions = self.conditions[which]
-        unbuffered = os.environ.get("PYTHONUNBUFFERED", "1")
-        environment = {"PYTHONUNBUFFERED": unbuffered, **conditions.environment}
-        try:
-            result = run_job(
-                wanted,
-                self._format,
-                replace(conditions, environment=environment),
-                timeout_s=self._timeout_s,
-                on_event=lambda _event, pid: self.read_back(which, pid),
-            )
-        except MeasurementError as error:
-            raise WorkerError(str(error)) from error
-        found = [int(event.label) for event in result.events if str(event.label).isdigit()]
-        if result.returncode != os.EX_OK or found != list(events):
-            msg = (
-                f"the job {wanted[0]!r} ended with status {result.returncode} and logged "
-                f"{len(found)} of the {len(events)} events {events[0]} to {events[-1]}. "
-                f"{' '.join(result.problems)} Its last lines:\n"
-                + ("\n".join(result.tail) or "(nothing)")
-            )
-            raise WorkerError(msg)
-        untimed = too_short(event for event in result.events if event.reported_seconds is None)
-        if untimed:
-            raise WorkerError(untimed[0])
-        times = [
-            event.time_ns if event.reported_seconds is None else event.reported_seconds * 1e9
-            for event in result.events
-        ]
+        result, times = run_logged(
+            wanted,
+            self._format,
+            self.conditions[which],
+            events,
+            timeout_s=self._timeout_s,
+            on_event=lambda pid: self.read_back(which, pid),
+        )
         return {
-            "cpu": [self.conditions[which].cpu] * len(found),
-            "event": found,
+            "cpu": [self.conditions[which].cpu] * len(events),
+            "event": list(events),
             "start_ns": [event.begin_ns for event in result.events],
             "time_ns": times,
-            "ok": [True] * len(found),
+            "ok": [True] * len(events),
         }

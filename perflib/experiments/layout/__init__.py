@@ -19,9 +19,9 @@ from pydantic import Field, model_validator
 from perflib.experiments.layout.claims import CLAIMS
 from perflib.experiments.layout.factors import FACTORS
 from perflib.framework.experiment import Experiment
-from perflib.framework.jobs import JOB_COMMAND, JOB_TIMEOUT_S, check_command
+from perflib.framework.jobs import FREQUENCY_HZ, JOB_COMMAND, JOB_TIMEOUT_S, check_command
 from perflib.framework.params import Items, Params, Words, budget, limit, parameter, precision
-from perflib.framework.schema import Column, key, ok
+from perflib.framework.schema import SAMPLED_COLUMNS, Column, key, ok
 from perflib.framework.steps import Drawing, Steps
 from perflib.instruments.perf.tool import CallGraph
 from perflib.model.errors import choose
@@ -64,9 +64,7 @@ class LayoutParams(Params):
         "with other_command: record each start with perf, and compare the builds function by "
         "function",
     )
-    frequency_hz: int = parameter(
-        4000, "functions: samples a second of each thread that runs", "Hz", ge=10, le=50_000
-    )
+    frequency_hz: int = FREQUENCY_HZ
     call_graph: CallGraph = parameter(
         "fp",
         "functions: how callers are found, by frame pointers, 'dwarf' (copies of the stack), "
@@ -191,15 +189,7 @@ class Layout(Experiment, about=__file__):
         Column("environment_bytes", "integer", "B", "size of its environment, as read back"),
         Column("stack_address", "integer", "", "where its stack began, where it could be read"),
         Column("output", "text", "", "checksum of what it wrote; empty: nothing"),
-        Column("symbol", "text", "", "functions: where samples were taken; one row for equal ones"),
-        Column("object", "text", "", "the program or library that the function is in"),
-        Column(
-            "offset", "integer", "B", "where in the function; -1: unknown", least=-1, most=2**30
-        ),
-        Column("stack", "text", "", "the functions from the outermost caller on, ';' between"),
-        Column("event", "text", "", "what perf sampled"),
-        Column("period", "number", "", "what these samples stand for: ns of a clock, cycles"),
-        Column("count", "integer", "", "how many samples they are"),
+        *SAMPLED_COLUMNS,
         Column("start_ns", "integer", "ns", "when the trial began"),
         ok("its conditions were not in force"),
     )

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from perflib.framework.samples import usable
@@ -22,7 +21,7 @@ from perflib.instruments.profile.comparison import (
     additional_time_table,
     compare_samples,
 )
-from perflib.instruments.profile.costs import CLOCKS
+from perflib.instruments.profile.costs import of_cpu_time
 from perflib.instruments.profile.findings import LEAST_ROUNDS
 from perflib.model.errors import UserError
 
@@ -42,7 +41,7 @@ class BuildProfiles:
         rows = rows[rows["symbol"].notna()]
         starts = rows.groupby(["round", "layout"])["build"].transform("nunique")
         rows = rows[starts == 2].reset_index(drop=True)  # of both, or of none
-        rows["period"] = _of_cpu_time(rows)
+        rows["period"] = of_cpu_time(rows, ["round", "layout", "build"])
         if rows["round"].nunique() < _MIN_ROUNDS:
             rows["round"] = rows.groupby(["round", "layout"]).ngroup()
         else:
@@ -123,15 +122,6 @@ class BuildProfiles:
         if found is None or found.rounds < LEAST_ROUNDS:
             return math.inf
         return found.open_percent
-
-
-def _of_cpu_time(rows: pd.DataFrame) -> pd.Series[float]:
-    """The periods, those of a start's CPU clock made to add up to its CPU time."""
-    periods = rows["period"].astype(np.float64)
-    if not rows["event"].isin(CLOCKS).all():  # cycles; or user code alone, a part of that time
-        return periods
-    sums = periods.groupby([rows["round"], rows["layout"], rows["build"]]).transform("sum")
-    return periods * 1e9 * rows["cpu_s"] / sums
 
 
 def _table(compared: Comparison | None) -> pd.DataFrame:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +26,14 @@ from perflib.experiments.layout.relink import check_link_line
 from perflib.experiments.layout.simulated import simulated_counts
 from perflib.experiments.layout.table import LayoutTable
 from perflib.framework.experiment import Session
-from perflib.framework.starts import Start
+from perflib.framework.starts import Start, check_sampled, check_sampling
 from perflib.instruments.counters.groups import countable
-from perflib.instruments.perf.event_profile import Sampling
-from perflib.instruments.perf.recorder import Recorder
-from perflib.instruments.perf.tool import PerfUnavailableError
 from perflib.instruments.profile.builds import facts_of, same_code
 from perflib.instruments.profile.objects import build_id
 from perflib.machine.scratch import scratch
 from perflib.measure.process import WorkerError
 from perflib.measure.schedule import Columns, Status, frame_of
-from perflib.model.errors import MeasurementError, PerflibError, UserError
+from perflib.model.errors import MeasurementError, PerflibError
 from perflib.stats.layouts import needed_pairs
 
 _MIN_S = 16.0
@@ -56,8 +51,8 @@ def plan(params: LayoutParams) -> dict[str, Any]:
         argv_of(params, build)  # a wrong command fails here
     if params.relink:
         check_link_line(params.relink)
-    if params.functions:
-        _check_perf(params)
+    if sampling := sampling_of(params):
+        check_sampling(sampling)
     counted, uncounted = countable(counters_of(params))
     factors, absent = levels(params)
     base = base_environment_bytes(params, factors)
@@ -74,18 +69,6 @@ def plan(params: LayoutParams) -> dict[str, Any]:
             f"the counters {name!r} count nothing: {why}" for name, why in uncounted.items()
         ],
     }
-
-
-def _check_perf(params: LayoutParams) -> None:
-    """Record this very process for a moment; where that fails, say why, and what remains."""
-    try:
-        with scratch() as folder:
-            sampling = asdict(sampling_of(params) or Sampling())
-            with Recorder(os.getpid(), folder=folder, **sampling) as recorder:
-                recorder.enable()
-    except PerfUnavailableError as error:
-        msg = f"functions cannot be compared: {error} Without them the builds can, as a whole."
-        raise UserError(msg) from error
 
 
 def pilot(params: LayoutParams, plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,12 +124,7 @@ def _tried(programs: Programs, build: str, **options: bool) -> Start:
     except WorkerError as error:
         msg = f"{programs.named(build)}: {error}"
         raise MeasurementError(msg) from error
-    if made.functions is not None and made.functions.empty:
-        msg = (
-            f"{programs.named(build)}: perf took no sample of it in {1e3 * made.cpu_s:.3g} ms of "
-            "CPU time: give it more to do, or more samples a second (frequency_hz)"
-        )
-        raise MeasurementError(msg)
+    check_sampled(made, programs.named(build))
     return made
 
 

@@ -12,7 +12,7 @@ from perflib.experiments.layout import LayoutParams
 from perflib.experiments.layout.factors import Layout, columns_of, conditions
 from perflib.experiments.layout.relink import link, orders
 from perflib.framework.jobs import job_template
-from perflib.framework.starts import Start, start
+from perflib.framework.starts import Start, start, with_functions
 from perflib.instruments.counters.groups import Requested
 from perflib.instruments.counters.sets import asked_for
 from perflib.instruments.joblog.jobrun import job_argv
@@ -180,14 +180,7 @@ class Programs:
         """
         row = self.row(build, layout, made) | {"layout": number}
         columns = {name: [value] for name, value in row.items()}
-        if made.functions is None or made.functions.empty:
-            return columns
-        more = len(made.functions) - 1
-        every = {
-            name: one + (one if name in _ON_EVERY_ROW else [None]) * more
-            for name, one in columns.items()
-        }
-        return every | {str(name): one.tolist() for name, one in made.functions.items()}
+        return with_functions(columns, made.functions, _ON_EVERY_ROW)
 
     def provenance(self) -> dict[str, Any]:
         """The programs, and what was requested and obtained where it was read back."""

@@ -11,6 +11,11 @@ import numpy as np
 import pandas as pd
 
 from perflib.experiments.sensitivity.claims import BUSY, CAPACITY, SIBLING, TRAFFIC, TRANSLATION
+from perflib.experiments.sensitivity.functions import (
+    SAMPLED,
+    function_findings,
+    functions_table,
+)
 from perflib.experiments.sensitivity.table import AMOUNTS, WITNESSES, DoseTable
 from perflib.framework.levels import levels_table
 from perflib.model.finding import Finding
@@ -20,7 +25,7 @@ from perflib.stats.family import family_p, p_of_interval
 from perflib.stats.interval import Interval, columns
 
 _ALPHA = 0.05
-_SAID = {"cpu": "CPU time", "wall": "wall time"}
+_SAID = {"cpu": "CPU time", "wall": "wall time", "event": "time for an event"}
 _CLAIMS = {
     "traffic": TRAFFIC,
     "occupied": CAPACITY,
@@ -33,6 +38,18 @@ _WITNESS = {
     "chase": "chase through 75 % of the last-level cache",
     "walk": "walk through more pages than a TLB holds",
 }
+_TRAFFIC = {  # the verb, where it goes, and what the job is bound by that responds to it
+    "nt_write": ("write", "", "memory bandwidth"),
+    "write": ("write", " through the caches", "memory bandwidth, or the cache that writes fill"),
+    "read": ("read", "", "memory bandwidth, or the cache that reads fill"),
+}
+_WHAT = {
+    "traffic": "while others {verb} {amount}",
+    "occupied": "while others occupy {amount} of the last-level cache",
+    "small_pages": "with 4 KiB pages",
+    "alone": "while other cores compute",
+    "sibling": "while its core's other thread is busy",
+}
 NOT_APPLIED = "No trial has this dose: the notes of the run say why."
 
 
@@ -43,7 +60,20 @@ def findings(run: Run) -> list[Finding]:
     found = {dose: table.longer(dose) for dose in doses}
     p = family_p(np.array([p_of_interval(one, threshold) for one in found.values()]))
     corrected = dict(zip(found, p, strict=True))
-    return [_finding(run, table, dose, found[dose], float(corrected[dose])) for dose in found]
+    every = [_finding(run, table, dose, found[dose], float(corrected[dose])) for dose in found]
+    if set(run.samples) >= SAMPLED:
+        what = {dose: text.format(**_amounts(run, table, dose)) for dose, text in _WHAT.items()}
+        every += function_findings(run.samples, what)
+    return every
+
+
+def _amounts(run: Run, table: DoseTable, dose: str) -> dict[str, str]:
+    """The largest dose, and what others do with it."""
+    verb, where, bound_by = _TRAFFIC[run.params["traffic_kind"]]
+    unit, levels = AMOUNTS.get(dose, ("", 1.0, ""))[2], table.levels(dose)
+    amount = f"{table.amount(dose, levels[-1]):.3g} {unit}" if levels else f"some {unit}"
+    amount += where if dose == "traffic" else ""
+    return {"amount": amount if unit else "", "verb": verb, "bound_by": bound_by}
 
 
 def _finding(run: Run, table: DoseTable, dose: str, found: Interval, p: float) -> Finding:
@@ -55,11 +85,7 @@ def _finding(run: Run, table: DoseTable, dose: str, found: Interval, p: float) -
     elif not math.isfinite(found.half_width):
         prevented = Reason("few_rounds")
     facts: dict[str, Any] = {"bound": max(found.high, found.half_width)}
-    amount = ""
     if dose in AMOUNTS:
-        unit = AMOUNTS[dose][2]
-        most = table.amount(dose, levels[-1]) if levels else math.nan
-        amount = f"{most:.3g} {unit}" if levels else f"some {unit}"
         facts["slope"] = table.slope(dose)
     to_refute = []
     if dose in WITNESSES:
@@ -67,11 +93,13 @@ def _finding(run: Run, table: DoseTable, dose: str, found: Interval, p: float) -
         response = table.longer(dose, witness)
         numbers = {"witness": _WITNESS[witness], "response": response}
         to_refute = [Witness(response.low > 0, Reason("unseen", numbers))]
+    if dose == "occupied" and run.params["traffic_kind"] != "nt_write":
+        to_refute.append(Witness(not table.bound_by_traffic, Reason("fills")))
     together = {"p": p, "count": len(_CLAIMS)}
     finding = _CLAIMS[dose].decided(
         found,
         threshold,
-        about={"response": _SAID[run.params["response"]], "amount": amount},
+        about={"response": _SAID[run.params["response"]], **_amounts(run, table, dose)},
         facts=facts,
         evidence={"p": p, "doses": {f"{one:g}": list(table.at(dose, one)) for one in levels}},
         prevented=prevented,
@@ -99,7 +127,13 @@ def table_of(run: Run) -> DoseTable:
 def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     """The derived tables; see ``Sensitivity.tables``."""
     table = table_of(run)
-    return {"doses": partial(_doses, table), "slopes": partial(_slopes, table)}
+    found: dict[str, Callable[[], pd.DataFrame]] = {
+        "doses": partial(_doses, table),
+        "slopes": partial(_slopes, table),
+    }
+    if set(run.samples) >= SAMPLED:
+        found["functions"] = partial(functions_table, run.samples)
+    return found
 
 
 def levels(run: Run) -> pd.DataFrame:

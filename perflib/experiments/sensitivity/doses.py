@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from perflib.experiments.sensitivity import SensitivityParams
 from perflib.experiments.sensitivity.table import WITNESSES
-from perflib.framework.jobs import job_template
-from perflib.framework.starts import Start, start
-from perflib.instruments.joblog.jobrun import job_argv
+from perflib.framework.jobs import job_template, log_format
+from perflib.framework.starts import Start, start, with_functions
+from perflib.instruments.joblog.jobrun import job_argv, run_logged
+from perflib.instruments.perf.event_profile import Sampling
+from perflib.instruments.profile.builds import library
 from perflib.instruments.simulators.run import find_program
 from perflib.kernels import build
 from perflib.machine.scratch import scratch
+from perflib.measure.conditions import Conditions, observe, violated
 from perflib.measure.pages import of_programs
 from perflib.measure.schedule import Columns
 from perflib.measure.streams import CHUNK_BYTES, Streams, accounted
+from perflib.model.errors import MeasurementError
 
 MIB = 1 << 20
 ARENA = "arena"
 _SETTLE_S = 0.05  # the cache is occupied, and the queues are filled, by then
 _MIN_PASSES = 2.0  # over what is occupied, while a program runs
+_ON_EVERY_ROW = ("program", "dose", "level", "cpu_s", "wall_s", "ok")
 _MIN_SHARE = 0.1  # of the time that a competitor has its core: its dose is what it did
 
 
@@ -58,8 +66,15 @@ def argv_of(params: SensitivityParams) -> list[str]:
     if params.job != "command":
         return []
     template = job_template(params.job, params.job_command)
-    argv = job_argv(template, first=0, events=params.events, seed=params.seed)
+    argv = job_argv(template, first=params.first_event, events=params.events, seed=params.seed)
     return [str(find_program(argv, None).absolute()), *argv[1:]]
+
+
+def sampling_of(params: SensitivityParams) -> Sampling | None:
+    """How perf samples the job; None: it does not."""
+    if not params.functions:
+        return None
+    return Sampling(frequency_hz=params.frequency_hz, call_graph="none")
 
 
 def own_argv(job: str, bytes_: int, passes: int) -> list[str]:
@@ -116,13 +131,64 @@ class Trials:
         own = {"job": self._params.job, "control": "compute"}.get(program, program)
         return own_argv(own, self._plan["bytes"][own], self._plan["passes"][own])
 
+    def job(self, pages: of_programs.Level = "default", *, read_all: bool = False) -> Start:
+        """Run the job to its end; with the times of its events, where those are compared."""
+        if self._params.response != "event":
+            return self._sampled(self.argv("job"), pages, read_all=read_all)
+        wanted = of_programs.with_level(self._params.conditions(None), pages)
+        return self._logged(wanted, read_all=read_all)
+
+    def _sampled(self, argv: list[str], pages: of_programs.Level, *, read_all: bool) -> Start:
+        """With the samples of each function, wherever in it, where functions are compared."""
+        sampling = sampling_of(self._params)
+        made = self.start(argv, pages, read_all=read_all, sampling=sampling)
+        if made.functions is None:
+            return made
+        self.problems.update(dict.fromkeys(made.remarks))
+        program = str(Path(argv[0]).resolve())
+        places = [library(str(one), program) for one in made.functions["object"]]
+        keys = ["symbol", "object", "event"]
+        sums = made.functions.assign(object=places).groupby(keys, observed=True, sort=False)
+        return replace(made, functions=sums[["period", "count"]].sum().reset_index())
+
+    def _logged(self, wanted: Conditions, *, read_all: bool) -> Start:
+        params, begin_ns, obtained = self._params, [0], dict[str, Any]()
+
+        def place(pid: int) -> None:
+            os.sched_setaffinity(pid, self._plan["job_cpus"])
+            begin_ns[0] = time.monotonic_ns()
+
+        def read(pid: int) -> None:
+            if read_all and not obtained:
+                with contextlib.suppress(MeasurementError):
+                    found = observe(pid, wanted.environment)
+                    obtained.update(found if found["environment_bytes"] else {})  # else it ended
+
+        events = range(params.first_event, params.first_event + params.events)
+        expressions = log_format(params.job_begin, params.job_end)
+        result, times_ns = run_logged(
+            self.argv("job"), expressions, wanted, events, timeout_s=params.job_timeout_s,
+            on_start=place, on_event=read,
+        )  # fmt: skip
+        return Start(
+            result.cpu_time_ns / 1e9, result.wall_s, None, "", None, None, None, begin_ns[0],
+            obtained=obtained, violated=violated(wanted, obtained) if obtained else [],
+            event_s=statistics.median(times_ns) / 1e9,
+        )  # fmt: skip
+
     def start(
-        self, argv: Sequence[str], pages: of_programs.Level = "default", *, read_all: bool = False
+        self,
+        argv: Sequence[str],
+        pages: of_programs.Level = "default",
+        *,
+        read_all: bool = False,
+        sampling: Sampling | None = None,
     ) -> Start:
         """Run a program to its end on the job's cores."""
         return start(
             argv, of_programs.with_level(self._params.conditions(None), pages), self._folder,
             cpus=self._plan["job_cpus"], timeout_s=self._params.job_timeout_s, read_all=read_all,
+            sampling=sampling,
         )  # fmt: skip
 
     def take(self, round_: int, place: int) -> Columns:  # noqa: ARG002 all in each round
@@ -135,11 +201,15 @@ class Trials:
         """
         dose = self._doses[place]
         why = self._begin(dose)
-        rows, windows = [], []
+        rows, windows, functions = [], [], None
         try:
             for program in dose.programs:
                 first = program == "job" and not self.conditions
-                made = self.start(self.argv(program), self._pages(dose), read_all=first)
+                if program == "job":
+                    made = self.job(self._pages(dose), read_all=first)
+                    functions = made.functions
+                else:
+                    made = self.start(self.argv(program), self._pages(dose))
                 if first:
                     wanted = asdict(self._params.conditions(None))
                     known = {"obtained": made.obtained, "violated": made.violated}
@@ -165,7 +235,8 @@ class Trials:
             self.problems[f"in some trials: {why or problem}"] = None
         for row in rows:
             row["ok"] &= not why
-        return {name: [row[name] for row in rows] for name in rows[0]}
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        return with_functions(columns, functions, _ON_EVERY_ROW)
 
     def _pages(self, dose: Dose) -> of_programs.Level:
         pages: dict[str, of_programs.Level] = {
@@ -199,6 +270,7 @@ class Trials:
             "level": dose.level,
             "cpu_s": made.cpu_s,
             "wall_s": made.wall_s,
+            "event_s": made.event_s,
             "run_delay_s": made.run_delay_s,
             "traffic_gb_s": 0.0,
             "occupied_bytes": 0.0,

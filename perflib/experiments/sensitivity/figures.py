@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,12 @@ from perflib.model.run import Run
 _JOB = "o", "C0", "the job, without what the dose does to the control job"
 _CONTROL = "s", "0.55", "the control job"
 _KNOWN = "^", "C3", "our own job that is bound by the dose"
-_AXIS = {"traffic": "others write to memory (GB/s)", "occupied": "others keep cache (MiB)"}
+_AXIS = {
+    "nt_write": "others write to memory (GB/s)",
+    "write": "others write through the caches (GB/s)",
+    "read": "others read memory (GB/s)",
+    "occupied": "others keep cache (MiB)",
+}
 _TITLES = {"traffic": "Memory traffic", "occupied": "Last-level cache"}
 _SINGLE = {"small_pages": "4 KiB pages", "alone": "busy cores", "sibling": "busy sibling"}
 
@@ -27,11 +33,12 @@ def plots(run: Run) -> dict[str, Callable[[], Figure]]:
     table = tables(run)["doses"]()
     if table.empty:
         return {}
-    return {"doses": lambda: _doses(table, run.params["threshold_percent"])}
+    return {"doses": lambda: _doses(table, run.params)}
 
 
-def _doses(table: pd.DataFrame, threshold: float) -> Figure:
+def _doses(table: pd.DataFrame, params: Mapping[str, Any]) -> Figure:
     """A panel for each dose with levels, and one for the others."""
+    threshold = params["threshold_percent"]
     curves = [one for one in AMOUNTS if (table["dose"] == one).any()]
     figure = Figure(figsize=(2.2 + 3.2 * (len(curves) + 1), 4.4))
     panels = figure.subplots(1, len(curves) + 1, sharey=True, squeeze=False)[0]
@@ -41,7 +48,7 @@ def _doses(table: pd.DataFrame, threshold: float) -> Figure:
         _points(axes, x, mine, 0.012 * float(x.max()), threshold)
         axes.plot([0, *x], [0, *mine["longer_percent"]], color="C0", lw=0.8)
         axes.set_xlim(0, 1.1 * float(x.max()) or 1.0)
-        axes.set_xlabel(_AXIS[dose])
+        axes.set_xlabel(_AXIS[params["traffic_kind"] if dose == "traffic" else dose])
         axes.set_title(_TITLES[dose], fontsize="medium")
     single = table[table["dose"].isin(list(_SINGLE))]
     place = np.arange(len(single), dtype=np.float64)

@@ -9,10 +9,19 @@ from typing import Any
 import pandas as pd
 
 from perflib.experiments.sensitivity import CANNOT_SEE, OWN_JOBS, SensitivityParams
-from perflib.experiments.sensitivity.doses import ARENA, MIB, Dose, Trials, argv_of, own_argv
+from perflib.experiments.sensitivity.doses import (
+    ARENA,
+    MIB,
+    Dose,
+    Trials,
+    argv_of,
+    own_argv,
+    sampling_of,
+)
+from perflib.experiments.sensitivity.functions import open_percent
 from perflib.experiments.sensitivity.table import WITNESSES, DoseTable
 from perflib.framework.experiment import Session
-from perflib.framework.starts import Start
+from perflib.framework.starts import Start, check_sampled, check_sampling
 from perflib.kernels import build
 from perflib.machine.hardware.caches import caches
 from perflib.machine.hardware.memory import free_bytes
@@ -46,6 +55,8 @@ def plan(params: SensitivityParams) -> dict[str, Any]:
         The command cannot be run, or no core is left for the job.
     """
     argv_of(params)  # a wrong command fails here
+    if sampling := sampling_of(params):
+        check_sampling(sampling)
     cores, places = params.resolved_cores(), topology()
     if params.job_cpus > len(cores):
         msg = f"job_cpus: the job cannot have {params.job_cpus} of {len(cores)} cores (cores)"
@@ -106,14 +117,13 @@ def _cache_bytes(params: SensitivityParams, cpu: int) -> int:
 def pilot(params: SensitivityParams, plan: Mapping[str, Any]) -> dict[str, Any]:
     """Whether the job runs and writes the same twice, how long it takes, and the doses."""
     absent, notes = dict(plan["absent"]), [CANNOT_SEE]
-    with Trials(params, {**plan, "passes": {}}) as trials:
-        passes = {one: _passes(trials, plan, one, params.trial_s) for one in OWN_JOBS}
-        argv = argv_of(params) or own_argv(
-            params.job, plan["bytes"][params.job], passes[params.job]
-        )
-        first, again = _tried(trials, argv), _tried(trials, argv, read_all=True)
-        notes += _job_notes(first, again)
-        if "small_pages" not in absent and (why := _pages_fail(trials, plan, argv, again)):
+    passes: dict[str, int] = {}
+    with Trials(params, {**plan, "passes": passes}) as trials:
+        for one in OWN_JOBS:
+            passes[one] = _passes(trials, plan, one, params.trial_s)
+        first, again = _tried(trials), _tried(trials, read_all=True)
+        notes += _job_notes(params, first, again)
+        if "small_pages" not in absent and (why := _pages_fail(trials, plan, again)):
             absent["small_pages"] = f"Pages are not varied: {why}"
         doses = _doses(params, {**plan, "absent": absent}, trials)
     own_s = params.trial_s + 0.1
@@ -145,21 +155,25 @@ def _passes(trials: Trials, plan: Mapping[str, Any], job: str, wanted_s: float) 
     return max(1, round(passes * wanted_s / more_s))
 
 
-def _tried(trials: Trials, argv: list[str], *, read_all: bool = False) -> Start:
+def _tried(trials: Trials, *, read_all: bool = False) -> Start:
     """A start of the pilot: what fails ends the run here, before minutes are spent."""
+    program = trials.argv("job")[0]
     try:
-        made = trials.start(argv, read_all=read_all)
+        made = trials.job(read_all=read_all)
     except WorkerError as error:
-        msg = f"{argv[0]}: {error}. It reads no input and has no terminal here"
+        msg = f"{program}: {error}. It reads no input, and has no terminal but for its log"
         raise MeasurementError(msg) from error
     if made.cpu_s < _MIN_CPU_S:
-        msg = f"{argv[0]} takes {1e3 * made.cpu_s:.2g} ms of CPU time, too little to compare: "
+        msg = f"{program} takes {1e3 * made.cpu_s:.2g} ms of CPU time, too little to compare: "
         msg += "give it more to do"
         raise MeasurementError(msg)
+    check_sampled(made, program)
     return made
 
 
-def _job_notes(first: Start, again: Start) -> list[str]:
+def _job_notes(params: SensitivityParams, first: Start, again: Start) -> list[str]:
+    if params.response == "event":
+        return ["the job's output is its log, which is not compared", *again.violated]
     found = []
     if first.output != again.output:
         found.append("the job writes something else at each start: its output is not compared")
@@ -172,11 +186,11 @@ def _job_notes(first: Start, again: Start) -> list[str]:
     return [*found, *again.violated]
 
 
-def _pages_fail(trials: Trials, plan: Mapping[str, Any], argv: list[str], usual: Start) -> str:
+def _pages_fail(trials: Trials, plan: Mapping[str, Any], usual: Start) -> str:
     """Why the job does not run with another page size, or writes something else; or empty."""
     levels: tuple[of_programs.Level, ...] = ("never", plan["most_pages"])
     try:
-        made = [trials.start(argv, level, read_all=True) for level in levels]
+        made = [trials.job(level, read_all=True) for level in levels]
     except WorkerError as error:
         return str(error)
     wrong = [text for one in made for text in one.violated if text not in usual.violated]
@@ -192,9 +206,10 @@ def _doses(params: SensitivityParams, plan: Mapping[str, Any], trials: Trials) -
         raise MeasurementError(msg)
     if cpus:
         found.append(Dose("control", chunks=CACHE_CHUNKS, cpus=cpus))
-        delays = _delays(trials, cpus, "nt_write", params.traffic)
+        kind = params.traffic_kind
+        delays = _delays(trials, cpus, kind, params.traffic)
         found += [
-            Dose("traffic", level, "nt_write", delay, cpus=cpus)
+            Dose("traffic", level, kind, delay, cpus=cpus)
             for level, delay in zip(params.traffic, delays, strict=True)
         ]
         if "occupied" not in absent:
@@ -234,7 +249,8 @@ def take(params: SensitivityParams, session: Session) -> str:
     def half_width(samples: pd.DataFrame) -> float:
         if not samples["ok"].any() or samples["round"].max() < 1:
             return math.inf
-        return DoseTable(samples, params.response).half_width()
+        width = DoseTable(samples, params.response).half_width()
+        return max(width, open_percent(samples)) if params.functions else width
 
     with Trials(params, plan, doses) as trials:
         stopped = session.rounds(params, len(doses), trials.take, half_width, least_s=_MIN_S)

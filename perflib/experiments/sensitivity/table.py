@@ -31,7 +31,8 @@ class DoseTable:
     samples
         One row a start of a program.
     response
-        ``cpu`` or ``wall``: which time.
+        ``cpu``, ``wall`` or ``event``: which time; our own jobs log no events, and have the wall
+        time for it.
 
     Raises
     ------
@@ -40,10 +41,15 @@ class DoseTable:
     """
 
     def __init__(self, samples: pd.DataFrame, response: str = "cpu") -> None:
+        if "symbol" in samples:  # a row for each function: the first has all of the start
+            samples = samples.drop_duplicates(["round", "program", "dose", "level"])
         self.rows = usable(samples)
         self._rounds = np.sort(self.rows["round"].unique())
         self._starts = round_starts(self.rows, self._rounds)
-        log_time = np.log(self.rows[f"{response}_s"].to_numpy(np.float64))
+        time_s = self.rows[f"{response}_s"]
+        if response == "event":
+            time_s = time_s.fillna(self.rows["wall_s"])
+        log_time = np.log(time_s.to_numpy(np.float64))
         keys = [self.rows[name] for name in ("program", "dose", "level")]
         times = pd.Series(log_time, index=self.rows.index).groupby([self.rows["round"], *keys])
         self._log = times.mean().unstack(["program", "dose", "level"]).reindex(self._rounds)
@@ -87,7 +93,8 @@ class DoseTable:
         return max((one if math.isfinite(one) else math.inf for one in widths), default=math.inf)
 
     @cached_property
-    def _bound_by_traffic(self) -> bool:
+    def bound_by_traffic(self) -> bool:
+        """Whether the job takes longer the more memory traffic there is."""
         return self.slope("traffic").low > 0
 
     # --- parts ------------------------------------------------------------------------------------
@@ -110,7 +117,7 @@ class DoseTable:
 
     def _longer(self, dose: str, level: float, program: str) -> pd.Series[float]:
         found = self._ratio(dose, level, program)
-        if dose == "occupied" and program == "job" and self._bound_by_traffic:
+        if dose == "occupied" and program == "job" and self.bound_by_traffic:
             found = found - self._slope("traffic") * self.amount(dose, level, "traffic")
         return found
 

@@ -14,13 +14,14 @@ import select
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perflib.instruments.joblog import joblog
 from perflib.instruments.joblog.joblog import Begun, JobEvent, parse
 from perflib.instruments.joblog.logformat import LogFormat
 from perflib.machine.processes import signal_name
 from perflib.measure.conditions import Conditions
+from perflib.measure.process import WorkerError
 from perflib.measure.supervised import Supervised
 from perflib.model.errors import MeasurementError, UserError, choose
 
@@ -225,6 +226,57 @@ def _events(
         return
     for _ in output:  # it is read, so that the job can write on
         pass
+
+
+def run_logged(
+    argv: Sequence[str],
+    log_format: LogFormat,
+    conditions: Conditions,
+    events: Sequence[int],
+    *,
+    timeout_s: float,
+    on_start: Callable[[int], None] | None = None,
+    on_event: Callable[[int], None] | None = None,
+) -> tuple[JobResult, list[float]]:
+    """Run a job that logs these events and no others; how long each took, in ns.
+
+    By the job's own timing, or else by its lines. ``on_start`` and ``on_event`` get its process id
+    (`run_job`).
+
+    Raises
+    ------
+    WorkerError
+        It failed, logged other events, or its lines came too late to time them.
+    """
+    unbuffered = os.environ.get("PYTHONUNBUFFERED", "1")
+    environment = {"PYTHONUNBUFFERED": unbuffered, **conditions.environment}
+    try:
+        result = run_job(
+            argv,
+            log_format,
+            replace(conditions, environment=environment),
+            timeout_s=timeout_s,
+            on_start=on_start,
+            on_event=None if on_event is None else lambda _event, pid: on_event(pid),
+        )
+    except MeasurementError as error:
+        raise WorkerError(str(error)) from error
+    found = [int(event.label) for event in result.events if str(event.label).isdigit()]
+    if result.returncode != os.EX_OK or found != list(events):
+        msg = (
+            f"the job {argv[0]!r} ended with status {result.returncode} and logged "
+            f"{len(found)} of the {len(events)} events {events[0]} to {events[-1]}. "
+            f"{' '.join(result.problems)} Its last lines:\n"
+            + ("\n".join(result.tail) or "(nothing)")
+        )
+        raise WorkerError(msg)
+    untimed = too_short(event for event in result.events if event.reported_seconds is None)
+    if untimed:
+        raise WorkerError(untimed[0])
+    return result, [
+        event.time_ns if event.reported_seconds is None else event.reported_seconds * 1e9
+        for event in result.events
+    ]
 
 
 def too_short(events: Iterable[JobEvent]) -> list[str]:

@@ -124,6 +124,7 @@ def compare(
     relevant_percent: float = 5.0,
     alone_percent: float = math.nan,
     claims: int = 1,
+    fluctuates: bool = True,
 ) -> Comparison:
     """Compare the costs of functions of two configurations.
 
@@ -147,6 +148,9 @@ def compare(
         time could have been seen.
     alone_percent, claims
         See `Comparison`; where samples were taken alone, ``samples`` must be there.
+    fluctuates
+        Whether what slows all functions for a while may have differed between the two throughout:
+        not where chance gave each trial its configuration.
 
     Returns
     -------
@@ -173,7 +177,9 @@ def compare(
             seen = costs.assign(cost=costs["samples"].astype(np.float64))
             odds = counts_of(seen, first, second)
         alpha = (1 - confidence) / claims
-        found = excesses(odds.first, odds.second, alpha, fluctuates=not alone_percent > 0)
+        found = excesses(
+            odds.first, odds.second, alpha, fluctuates=fluctuates and not alone_percent > 0
+        )
         plain = np.ones(len(counts.functions), dtype=np.bool_)
         plain[list(found.named)] = False
         total, outliers = _slowdown(counts.first, counts.second, confidence)
@@ -208,6 +214,7 @@ def compare_samples(
     second: str,
     alone_percent: float = math.nan,
     claims: int = 1,
+    fluctuates: bool = True,
 ) -> Comparison:
     """Compare two configurations of a table of samples of one event, in that event's unit."""
     return compare(
@@ -217,6 +224,7 @@ def compare_samples(
         unit=unit_of(samples),
         alone_percent=alone_percent,
         claims=claims,
+        fluctuates=fluctuates,
     )
 
 

@@ -76,6 +76,18 @@ def costs_of(samples: pd.DataFrame, event: str | None = None) -> pd.DataFrame:
     return whole
 
 
+def of_cpu_time(rows: pd.DataFrame, start: list[str]) -> pd.Series[float]:
+    """The periods, those of a start's CPU clock made to add up to its CPU time.
+
+    ``rows``: samples with the ``cpu_s`` of their start; ``start``: the columns that tell starts.
+    """
+    periods = rows["period"].astype(np.float64)
+    if not rows["event"].isin(CLOCKS).all():  # cycles; or user code alone, a part of that time
+        return periods
+    sums = periods.groupby([rows[name] for name in start]).transform("sum")
+    return periods * 1e9 * rows["cpu_s"] / sums
+
+
 def unit_of(samples: pd.DataFrame) -> str:
     """What ``costs_of`` gives the costs of one event in: ns of a clock, the event, or samples."""
     if not (samples["period"] > 0).all():

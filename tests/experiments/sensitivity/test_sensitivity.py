@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -26,6 +27,7 @@ from tests.experiments.sensitivity.dose_samples import samples
 EXPERIMENT = get("sensitivity")
 CPUS = sorted(os.sched_getaffinity(0))
 needs_two_cores = pytest.mark.skipif(len(CPUS) < 2, reason="a competitor takes a second core")
+LOGGED: dict[str, Any] = {"job": "command", "job_command": "sim {events}", "response": "event"}
 BOUND_BY = {
     "memory bandwidth": {"traffic": 0.15},
     "cache capacity": {"occupied": 0.15},
@@ -65,11 +67,52 @@ def test_the_slope_is_what_was_put_in() -> None:
     assert slope.effect == pytest.approx(2.07, abs=0.1)
 
 
+def test_the_start_of_a_job_dilutes_no_response_of_its_events() -> None:
+    """The start is as long as all events, and varies; by the log the truth is within."""
+    rows = samples(4, {"traffic": 0.2}, rounds=40, bursts=0.0, start_s=0.5)
+    by_event, whole = (DoseTable(rows, one).longer("traffic") for one in ("event", "cpu"))
+    truth = 100 * (math.exp(0.2) - 1)
+    assert by_event.low < truth < by_event.high
+    assert by_event.half_width < 1.5
+    assert whole.effect < 0.7 * truth
+
+
+def test_events_by_a_log_are_named_and_nulls_are_not() -> None:
+    def named(seed: int, longer: Mapping[str, float]) -> list[str]:
+        run = made_run(EXPERIMENT, samples(seed, longer, start_s=0.5), **LOGGED)
+        return supported(EXPERIMENT.analyse(run))
+
+    assert sum(map(bool, (named(seed, {}) for seed in range(20)))) <= 1
+    assert sum(named(seed, {"traffic": 0.15}) == ["memory bandwidth"] for seed in range(10)) >= 9
+    run = made_run(EXPERIMENT, samples(2, {"traffic": 0.15}, start_s=0.5), **LOGGED)
+    assert (
+        "more time for an event while"
+        in by_subject(EXPERIMENT.analyse(run))["memory bandwidth"].claim
+    )
+    assert 0.08 < float(EXPERIMENT.levels(run)["value"].iloc[0]) < 0.15
+
+
 def test_reads_that_occupy_a_cache_are_not_taken_for_capacity() -> None:
     """A triad feels the occupier's misses: as much as that traffic does, and no more."""
     triad = {"traffic": 0.2, "occupied": 0.2 * 0.4}
     named = [supported(found(seed, triad).values()) for seed in range(5)]
     assert named == [["memory bandwidth"]] * 5
+
+
+@pytest.mark.parametrize("kind", ["read", "write"])
+def test_traffic_that_fills_the_cache_is_said_to_be_both(kind: str) -> None:
+    """A chase that suffers from it may lack the cache alone: no capacity is ruled out."""
+    rows = samples(3, {"traffic": 0.2}, bursts=0.0, rounds=40)
+    said = by_subject(EXPERIMENT.analyse(made_run(EXPERIMENT, rows, traffic_kind=kind)))
+    assert f"cache that {kind}s fill" in said["memory bandwidth"].plain
+    assert f"while others {kind} 9." in said["memory bandwidth"].claim
+    assert codes(said["cache capacity"]) == ["fills"]
+    axes = EXPERIMENT.figures(made_run(EXPERIMENT, rows, traffic_kind=kind))["doses"].axes
+    assert kind in axes[0].get_xlabel()
+    nothing = samples(3, bursts=0.0, rounds=40)
+    found = EXPERIMENT.analyse(made_run(EXPERIMENT, nothing, traffic_kind=kind))
+    assert {one.verdict for one in found} == {"refuted"}
+    assert f"while others {kind} 9." in by_subject(found)["memory bandwidth"].plain
 
 
 def test_what_the_machine_hides_is_not_called_indifference() -> None:
@@ -111,6 +154,17 @@ def test_every_dose_has_a_place_in_the_tables_and_the_figure() -> None:
 # --- bad input -----------------------------------------------------------------------------------
 
 
+_LOGGING = """import os, time; time.sleep(0.1)
+assert len(os.sched_getaffinity(0)) == 1
+for e in range({first}, {first} + {events}):
+    print("begin", e); t = time.perf_counter(); sum(range(10**5))
+    t = time.perf_counter() - t;print("end", e, "after", t)"""
+_LOG = {
+    "response": "event", "job_begin": r"begin (?P<event>\d+)",
+    "job_end": r"end (?P<event>\d+) after (?P<seconds>\S+)",
+}  # fmt: skip
+
+
 def command(text: str, **more: Any) -> dict[str, Any]:
     line = f"{sys.executable} -c '{text}'"
     return {"job": "command", "job_command": line, "budget_s": 1.0, "trial_s": 0.02} | more
@@ -149,6 +203,14 @@ def test_outputs_that_change_or_are_none_are_said_before_it_measures() -> None:
     assert any("writes nothing" in one for one in silent["notes"])
 
 
+def test_a_log_without_the_events_ends_the_pilot() -> None:
+    with pytest.raises(MeasurementError, match=r"logged 0 of the 2 events 0 to 1"):
+        piloted(**command("print(sum(range(10**5)))", response="event"))
+    unended = _LOGGING.replace(";print", "; e == {first} and print")
+    with pytest.raises(MeasurementError, match=r"(?s)logged 1 of the 2 events 5 to 6.*never ended"):
+        piloted(**command(unended, first_event=5, **_LOG))
+
+
 def test_one_core_leaves_the_pages_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_programs, "levels", lambda: ([], "there are none"))
     made = EXPERIMENT.plan(EXPERIMENT.params({"cores": [CPUS[0]]}))
@@ -161,8 +223,10 @@ def test_one_core_leaves_the_pages_alone(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @needs_two_cores
-def test_a_short_run_has_every_dose_and_leaves_nothing() -> None:
-    params = EXPERIMENT.params({"budget_s": 1.0, "trial_s": 0.02, "job": "compute"})
+@pytest.mark.parametrize("kind", ["nt_write", "read", "write"])
+def test_a_short_run_has_every_dose_and_leaves_nothing(kind: str) -> None:
+    given = {"budget_s": 1.0, "trial_s": 0.02, "job": "compute", "traffic_kind": kind}
+    params = EXPERIMENT.params(given)
     run = EXPERIMENT.measure(params)
     expected = {"control", "alone", "traffic", "occupied"}
     assert expected <= set(run.samples["dose"])
@@ -171,6 +235,19 @@ def test_a_short_run_has_every_dose_and_leaves_nothing() -> None:
     assert (traffic["traffic_gb_s"] > 0).all()
     assert (run.samples.groupby("program")["output"].nunique() == 1).all()
     assert len(EXPERIMENT.analyse(run)) == 4 + ("sibling" in set(run.samples["dose"]))
+
+
+@needs_two_cores
+def test_events_of_a_real_job_are_timed_by_its_log() -> None:
+    given = command(_LOGGING, events=3, first_event=4, traffic=[100], occupied=[100], **_LOG)
+    run = EXPERIMENT.measure(EXPERIMENT.params(given))
+    jobs = run.samples["program"] == "job"
+    assert run.samples["event_s"].notna().equals(jobs)
+    mine = run.samples[jobs]
+    assert (mine["event_s"] + 0.1 < mine["wall_s"]).all()  # it sleeps before its first event
+    assert (mine["start_ns"] > 0).all()
+    assert any("not compared" in one for one in run.provenance["problems"])
+    assert len(EXPERIMENT.analyse(run)) >= 4
 
 
 def children_of(pid: int) -> Iterator[int]:
