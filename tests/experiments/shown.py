@@ -115,22 +115,9 @@ def differences(now: Any, then: Any, where: str = "") -> list[str]:
 
 
 def write(expected: dict[str, Any]) -> None:
-    """One line for each table and figure."""
-    lines = []
-    for name, kinds in expected.items():
-        for kind, made in kinds.items():
-            for one, what in made.items():
-                lines.append(f"{json.dumps(f'{name} {kind} {one}')}: {json.dumps(what)}")
+    """One line for each experiment."""
+    lines = [f"{json.dumps(name)}: {json.dumps(made)}" for name, made in expected.items()]
     EXPECTED.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-
-
-def read() -> dict[str, dict[str, dict[str, Any]]]:
-    """What is expected of each experiment, as ``shown`` gives it."""
-    expected: dict[str, dict[str, dict[str, Any]]] = {}
-    for key, what in json.loads(EXPECTED.read_text(encoding="utf-8")).items():
-        name, kind, one = key.split(" ", 2)
-        expected.setdefault(name, {"tables": {}, "figures": {}})[kind][one] = what
-    return expected
 
 
 if __name__ == "__main__":

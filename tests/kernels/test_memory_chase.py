@@ -176,6 +176,21 @@ def test_pages_of_an_array_lie_scattered_over_a_span(kernel: Kernel, array: Any)
     assert [at % PAGE for at in laid_bytes(kernel, array)] == [LINE * k for k in range(64)] * 10
 
 
+@pytest.mark.parametrize(("order", "block"), [("page", 64), ("window", 64 * 32)])
+@pytest.mark.parametrize("rest", [0, 17])
+def test_page_and_window_order_take_one_block_after_the_other(
+    kernel: Kernel, array: Any, order: str, block: int, rest: int
+) -> None:
+    lay(kernel, array, order, 20 * block + rest)
+    found = laid_visits(kernel, array)
+    blocks = [line // block for line in found]
+    changes = sum(before != after for before, after in itertools.pairwise(blocks))
+    assert changes == len(set(blocks)) - 1
+    assert blocks != sorted(blocks)
+    inside = [line for line in found if line < block]
+    assert inside != sorted(inside)
+
+
 def test_lmbench_order_takes_another_page_and_another_place_each_time(
     kernel: Kernel, array: Any
 ) -> None:

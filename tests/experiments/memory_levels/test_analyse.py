@@ -104,6 +104,15 @@ def test_a_level_that_nobody_claims() -> None:
     assert {found[name].verdict for name in claims} == {"supported"}
 
 
+def test_a_level_at_the_tlbs_reach_names_it() -> None:
+    """Only random order on small pages was measured: the TLB's end looks like a cache's."""
+    claims = {name: CACHES[name] for name in ("L1d", "L2")}
+    made = samples(orders=["random"], backings=["4k"], walk_ns=300.0)
+    found = findings(made, provenance={"machine": machine(claims=claims)})
+    reasons = [reason for one in found.values() if one.of in UNKNOWN for reason in one.reasons]
+    assert {"tlb": "second-level TLB"} in [one.numbers for one in reasons]
+
+
 @pytest.mark.parametrize(
     ("sizes", "name", "why"),
     [

@@ -10,6 +10,7 @@ from perflib.experiments.memory_levels.table import MemoryTable, data_caches, pr
 from tests.experiments.memory_levels.memory_samples import (
     CACHES,
     CYCLES,
+    KIB,
     MEMORY_NS,
     MHZ,
     MIB,
@@ -63,6 +64,15 @@ def test_cycles_of_a_user_are_taken_as_they_are() -> None:
     made = samples(rounds=2)[REQUIRED].assign(latency_cycles=7.0)
     table = MemoryTable(made, machine())
     assert np.exp(table.values(*WINDOW, "latency_cycles")) == pytest.approx(7.0)
+
+
+def test_parts_of_the_curve() -> None:
+    table = MemoryTable(samples(rounds=2), machine())
+    assert table.sizes[table.beyond(32 * MIB)].tolist() == [s for s in SIZES if s >= 64 * MIB]
+    assert table.sizes[table.beyond(0)].tolist() == [s for s in SIZES if s >= 64 * MIB * 0.98]
+    assert table.sizes[table.beyond(MIB << 20)].min() >= 0.49 * 128 * MIB
+    assert table.sizes[table.within(32 * KIB)].max() == 16 * KIB
+    assert table.within(1) == [0]
 
 
 @pytest.mark.parametrize(

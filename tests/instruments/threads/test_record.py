@@ -271,6 +271,17 @@ def attach(
     return profile_job(process.pid, settings, tmp_path / "recording", **options)  # type: ignore[arg-type]
 
 
+def test_a_running_job_is_recorded_for_a_time_and_goes_on(
+    running: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    done = attach(running, tmp_path, Settings(skip_s=0.1, duration_s=0.1))
+    assert told() == ["entered", "started True", "enabled", "disabled", "left", "recorded"]
+    assert Fake.last is not None
+    assert (done.returncode, done.problem) == (None, "")
+    assert done.wall_s >= 0.1
+    assert running.poll() is None
+
+
 def test_a_running_job_is_recorded_until_it_ends(
     running: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
