@@ -130,6 +130,12 @@ def test_simulated_misses_begin_where_they_begin(compiled_kib: float, verdict: s
         assert found.evidence["reach_kib"] == pytest.approx({"random": 512, "compiled": 512})
 
 
+def test_simulated_misses_at_the_limit_of_the_tolerance_stay_open() -> None:
+    found = same_knee_simulated(CodeTable(switches(rounds=2)), simulated(512 / 1.2), 20.0)
+    assert found is not None
+    assert (found.verdict, codes(found)) == ("inconclusive", ["open"])
+
+
 def test_null_where_nothing_misses_nothing_is_claimed() -> None:
     small = simulated(sizes=(8, 128, 448))
     found = same_knee_simulated(CodeTable(switches(rounds=2)), small, 20.0)

@@ -113,6 +113,15 @@ def test_eight_times_the_copies_are_found_though_no_function_stands_out(core: in
     assert "or less" in less.plain
 
 
+def test_every_core_has_its_finding() -> None:
+    findings = code_size(EVENT.analyse(run_of(profile(cores=3, copies={2: 32}))))
+    assert [(one.subject, one.verdict) for one in findings] == [
+        ("cpu1 code size", "refuted"),
+        ("cpu2 code size", "supported"),
+    ]
+    assert findings[1].about == {"core": "cpu2", "first": "cpu0", "second": "cpu2"}
+
+
 def test_the_kernels_code_is_not_the_events() -> None:
     table = profile()
     interrupts = profile(9, copies={1: 400})
