@@ -199,7 +199,7 @@ def _tables(recording: Recording) -> dict[str, pd.DataFrame]:
     from perflib.instruments.threads.waits import lock_waits
     from perflib.instruments.threads.wakeups import critical_path, path_summary
 
-    states = thread_states(recording).sort_values("running", ascending=False)
+    states = thread_states(recording).sort_values("running", ascending=False, kind="stable")
     states = states.rename(columns={name: f"{name}_s" for name in STATES})
     locks = lock_waits(recording)
     path = critical_path(recording)

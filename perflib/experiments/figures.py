@@ -91,7 +91,9 @@ def additional_time(compared: Comparison, most: int = 12, what: str = "event") -
     """
     table = additional_time_table(compared)
     largest = table["additional"].abs().nlargest(most).index
-    rows = table[table.index.isin(largest) | table["stands_out"]].sort_values("additional")
+    rows = table[table.index.isin(largest) | table["stands_out"]].sort_values(
+        "additional", kind="stable"
+    )
     by, unit = scaled(finite_max(rows["additional_low"], rows["additional_high"]), compared.unit)
     figure, axes = list_of(rows["function"])
     place = np.arange(len(rows))

@@ -185,7 +185,7 @@ class FarmView:
     def slowest(self, experiment: str | None = None) -> list[str]:
         """The nodes, the slowest first."""
         nodes = self.table("nodes", experiment)
-        return list(nodes.sort_values("percent", ascending=False)["node"])
+        return list(nodes.sort_values("percent", ascending=False, kind="stable")["node"])
 
     def table(self, name: str, experiment: str | None = None) -> pd.DataFrame:
         """``nodes``, ``cores``, ``hours`` or ``effects`` of an experiment, the first by default.
@@ -280,4 +280,6 @@ class FarmView:
     def runs(self, node: str) -> Sequence[str]:
         """The runs of a node, the last first."""
         mine = self.levels[self.levels["node"] == node].drop_duplicates("run")
-        return [str(run) for run in mine.sort_values("start", ascending=False)["run"]]
+        return [
+            str(run) for run in mine.sort_values("start", ascending=False, kind="stable")["run"]
+        ]

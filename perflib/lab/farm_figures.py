@@ -88,7 +88,11 @@ def _table(
     cores: pd.DataFrame, nodes: pd.DataFrame, model: str, rows: tuple[int, int] | None
 ) -> pd.DataFrame:
     """Nodes by cores in percent, ordered; a node without cores has one column."""
-    mine = nodes[nodes["model"] == model].set_index("node")["percent"].sort_values(ascending=False)
+    mine = (
+        nodes[nodes["model"] == model]
+        .set_index("node")["percent"]
+        .sort_values(ascending=False, kind="stable")
+    )
     table = cores[cores["model"] == model].pivot_table(
         index="node", columns="cpu", values="percent"
     )
@@ -145,7 +149,7 @@ def node_figure(cores: pd.DataFrame, nodes: pd.DataFrame, node: str, title: str)
         What was measured.
     """
     model = nodes.loc[nodes["node"] == node, "model"].iloc[0]
-    mine = nodes[nodes["model"] == model].sort_values("percent")
+    mine = nodes[nodes["model"] == model].sort_values("percent", kind="stable")
     by_core = cores[cores["model"] == model]
 
     def draw() -> Figure:

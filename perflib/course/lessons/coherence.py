@@ -50,7 +50,7 @@ def _lines(answer: Any, by_lines: Any) -> Judged:
 
 
 def _how_long(answer: Any, run: Any) -> Judged:
-    starts = run.samples.groupby(["round", "position"])["start_ns"].min().sort_values()
+    starts = run.samples.groupby(["round", "position"])["start_ns"].min().sort_values(kind="stable")
     each_s = starts.diff().median() / 1e9
     asked = "give two numbers of seconds: (pair by pair, 64 pairs at once)"
     given = map(number, parts(answer, len(_PAIRS), asked))

@@ -26,7 +26,11 @@ def _false_sharing(run: Any) -> Measured | str:
 def _alone_and_together(run: Any) -> tuple[Any, Any] | None:
     """The rows of fetch_add: one core alone, and the most cores."""
     cost = run.table("cost")
-    mine = cost[cost["kind"] == "fetch_add"].dropna(subset=["operation_ns"]).sort_values("count")
+    mine = (
+        cost[cost["kind"] == "fetch_add"]
+        .dropna(subset=["operation_ns"])
+        .sort_values("count", kind="stable")
+    )
     return None if len(mine) < 2 else (mine.iloc[0], mine.iloc[-1])
 
 

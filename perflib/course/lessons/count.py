@@ -19,7 +19,7 @@ def _rates(run: Any, event: str) -> Any:
     """The rows of one count that the kernel kept, in the order of their time."""
     table = run.table("series")
     mine = table[(table["set"] == "kernel") & (table["event"] == event)]
-    return mine.dropna(subset=["per_s"]).sort_values("time_s")
+    return mine.dropna(subset=["per_s"]).sort_values("time_s", kind="stable")
 
 
 def _touched(run: Any) -> Measured | str:

@@ -32,7 +32,7 @@ def _cause(answer: Any, run: Any, again: Any) -> Judged:
         worst = one.table("worst_gaps")
         mine = worst[worst["cpu"] == cpu].groupby("likely_cause")["lost_ms_per_s"].sum()
         lost.append(mine.reindex(sorted(names), fill_value=0.0))
-    more = (lost[1] - lost[0]).sort_values(ascending=False)
+    more = (lost[1] - lost[0]).sort_values(ascending=False, kind="stable")
     if more.iloc[0] < _GROWS:
         says = "no bin grew by a millisecond a second here: measure again on a quieter machine"
         return Judged(float(given == "another task"), says)

@@ -31,7 +31,7 @@ def _tlb_rise(run: Any) -> Measured | str:
         return none
     ratios = run.table("ratios")
     ours = ratios[(ratios["compared"] == "random") & (ratios["backing"] == "4k")]
-    ours = ours.sort_values("array_bytes")
+    ours = ours.sort_values("array_bytes", kind="stable")
     sizes, higher = ours["array_bytes"].to_numpy() / 1024, ours["ratio"].to_numpy() > _RISEN
     for i in range(1, len(sizes) - 1):
         if higher[i] and higher[i + 1]:
@@ -119,7 +119,7 @@ def _lookups(answer: Any, run: Any) -> Judged:
         return Judged(0.0, asked)
     curve = run.table("latency")
     curve = curve[(curve["order"] == "random") & (curve["backing"] == "4k")]
-    curve = curve[curve["samples"] != "shared"].sort_values("array_bytes")
+    curve = curve[curve["samples"] != "shared"].sort_values("array_bytes", kind="stable")
     largest = max(_TABLES_MIB) * 2**20
     if curve.empty or curve["array_bytes"].max() < largest:
         falling = given == sorted(given, reverse=True)

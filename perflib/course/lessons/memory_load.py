@@ -27,7 +27,7 @@ def _top(run: Any) -> Any:
     """The row of the curve at the highest rate."""
     curve = run.table("curve")
     loaded = curve[curve["load"] == "memory"].dropna(subset=["gb_s", "latency_ns"])
-    return None if loaded.empty else loaded.sort_values("rate_percent").iloc[-1]
+    return None if loaded.empty else loaded.sort_values("rate_percent", kind="stable").iloc[-1]
 
 
 def _lines(answer: Any, run: Any) -> Judged:

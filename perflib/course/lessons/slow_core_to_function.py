@@ -43,7 +43,7 @@ def _same_shares(given: Any, expected: dict[str, float]) -> bool:
 
 def _top(answer: Any, run: Any) -> Judged:
     """The function with the most samples of its own."""
-    flat = run.table("flat").sort_values("self_samples", ascending=False)
+    flat = run.table("flat").sort_values("self_samples", ascending=False, kind="stable")
     given = str(answer).strip()
     row = flat[flat["function"] == given]
     if row.empty:
@@ -56,7 +56,7 @@ def _top(answer: Any, run: Any) -> Judged:
 def _differences(run: Any) -> Any:
     """The table of additional time between two cores, the costliest first, or None."""
     names = [name for name in run.tables if name.startswith("additional_time")]
-    return run.table(names[0]).sort_values("of_event_percent") if names else None
+    return run.table(names[0]).sort_values("of_event_percent", kind="stable") if names else None
 
 
 def _culprit(answer: Any, run: Any) -> Judged:

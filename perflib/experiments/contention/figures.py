@@ -67,12 +67,14 @@ def _scaling(cost: pd.DataFrame) -> Figure:
     """Operations per second of all cores against their number: counters, and locks."""
     figure = Figure(figsize=(10, 4.4))
     panels = figure.subplots(1, 2, sharex=True)
-    largest = cost.sort_values("count").groupby(["kind", "count"], sort=False).tail(1)
+    largest = (
+        cost.sort_values("count", kind="stable").groupby(["kind", "count"], sort=False).tail(1)
+    )
     for axes, wanted, title in zip(
         panels, (COUNTERS, LOCKS), ("counters", "one counter under a lock"), strict=True
     ):
         for number, kind in enumerate(wanted):
-            mine = largest[largest["kind"] == kind].sort_values("count")
+            mine = largest[largest["kind"] == kind].sort_values("count", kind="stable")
             if mine.empty:
                 continue
             intervals(axes, mine["count"], 1e3 / mine["gap_ns"], 1e3 / mine["gap_ns_high"],

@@ -194,7 +194,11 @@ class _Matrix:
 def _classes(rows: pd.DataFrame, columns: PairColumns) -> dict[int, tuple[float, float, float]]:
     """By number, the latency of each class of distance with the ends of its interval."""
     names = ["class", *(f"class_{columns.unit}{end}" for end in ("", "_low", "_high"))]
-    found = rows[rows["class"].notna()].drop_duplicates("class").sort_values("class")[names]
+    found = (
+        rows[rows["class"].notna()]
+        .drop_duplicates("class")
+        .sort_values("class", kind="stable")[names]
+    )
     return {int(kind): (near, low, high) for kind, near, low, high in found.itertuples(index=False)}
 
 

@@ -151,7 +151,7 @@ def _software(rows: pd.DataFrame) -> list[str]:
 
 def _majority(group: pd.DataFrame) -> str | None:
     """What more than half of the cores say."""
-    cores = group.groupby("checksum")["cpu"].nunique().sort_values()
+    cores = group.groupby("checksum")["cpu"].nunique().sort_values(kind="stable")
     return str(cores.index[-1]) if 2 * cores.iloc[-1] > group["cpu"].nunique() else None
 
 

@@ -64,7 +64,11 @@ def _legend_below(figure: Figure, panel: Axes) -> None:
 
 def _errors(found: pd.DataFrame, limit_percent: float) -> Figure:
     """Each event's average error in each mode with its interval, and the run-to-run scatter."""
-    worst = found.groupby("event")["average_error_percent"].max().sort_values(ascending=False)
+    worst = (
+        found.groupby("event")["average_error_percent"]
+        .max()
+        .sort_values(ascending=False, kind="stable")
+    )
     events = list(worst.index[:_MAX_EVENTS])[::-1]
     jobs = sorted(found["jobs"].unique())
     figure = Figure(figsize=(4 + 3.2 * len(jobs), 2.4 + 0.5 * len(events)))
@@ -196,6 +200,6 @@ def _over_time(readings: pd.DataFrame) -> Figure:
 def _to_draw(readings: pd.DataFrame) -> list[tuple[str, str]]:
     """The sets' events that happen at all, those first whose rate varies most."""
     rates = readings[readings["value"] > 0].groupby(["event"], sort=False)["rate_per_ms"]
-    varies = (rates.std() / rates.mean()).fillna(0.0).sort_values(ascending=False)
+    varies = (rates.std() / rates.mean()).fillna(0.0).sort_values(ascending=False, kind="stable")
     first_set = readings.groupby("event", sort=False)["set"].first()
     return [(str(first_set[event]), str(event)) for event in varies.index[:_MAX_ROWS]]

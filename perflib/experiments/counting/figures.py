@@ -67,7 +67,7 @@ def _drawn(series: pd.DataFrame) -> pd.DataFrame:
 
 def _stairs(mine: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Values and edges of `stairs`; what was not counted is a step of NaN."""
-    mine = mine.sort_values("time_s")
+    mine = mine.sort_values("time_s", kind="stable")
     begin = mine["time_s"].to_numpy(np.float64)
     length = mine["elapsed_ns"].to_numpy(np.float64) / 1e9
     end = begin + length
@@ -83,7 +83,7 @@ def _varying(series: pd.DataFrame) -> list[tuple[str, str]]:
     """Set and label of each count that is drawn, in the order of the run."""
     means = series.groupby(["set", "label"], sort=False)["per_s"].agg(["mean", "std"])
     means = means[means["mean"] > 0]
-    order = (means["std"].fillna(0.0) / means["mean"]).sort_values(ascending=False)
+    order = (means["std"].fillna(0.0) / means["mean"]).sort_values(ascending=False, kind="stable")
     chosen = set(order.index[:_EVENTS])
     return [(str(name), str(label)) for name, label in means.index if (name, label) in chosen]
 

@@ -154,7 +154,7 @@ class CoreProfiles:
     def shares(self) -> pd.DataFrame:
         """Each function's share of all costs, the largest first, with the errors of counting."""
         costs = costs_of(self.samples).groupby("function")["cost"].sum()
-        share = (100 * costs / costs.sum()).sort_values(ascending=False)
+        share = (100 * costs / costs.sum()).sort_values(ascending=False, kind="stable")
         half_width = 1.96 * np.sqrt(share * (100 - share) / len(self.samples))
         columns = {
             "share_percent": share,

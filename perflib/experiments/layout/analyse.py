@@ -274,7 +274,7 @@ def _factors(table: LayoutTable) -> pd.DataFrame:
     ]
     names = ["factor", "levels", "largest_percent", "largest_percent_low", "largest_percent_high"]
     found = pd.DataFrame(rows, columns=[*names, "fastest", "slowest", "p", "share_percent"])
-    return found.sort_values("largest_percent", ascending=False, ignore_index=True)
+    return found.sort_values("largest_percent", ascending=False, ignore_index=True, kind="stable")
 
 
 def _levels(table: LayoutTable) -> pd.DataFrame:

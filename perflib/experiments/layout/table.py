@@ -256,7 +256,9 @@ class LayoutTable:
         if len(simulated) > 1:
             parts.append(self._ranked(simulated, "simulated"))
         table = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
-        return table.sort_values("correlation", key=abs, ascending=False, ignore_index=True)
+        return table.sort_values(
+            "correlation", key=abs, ascending=False, ignore_index=True, kind="stable"
+        )
 
     def _ranked(self, counts: pd.DataFrame, source: str) -> pd.DataFrame:
         """Counts of some starts, by their rows' index, with the times of the same starts."""

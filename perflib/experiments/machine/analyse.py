@@ -72,7 +72,12 @@ def _worst_gaps(samples: pd.DataFrame) -> pd.DataFrame:
     """The three lengths of gap by which each core loses most time, with their likely cause."""
     bins = samples.groupby(["cpu", "gap_low_ns"])[["gaps", "gap_ns", "switched_gaps"]].sum()
     spun_s = samples.drop_duplicates(["cpu", "round"]).groupby("cpu")["duration_ns"].sum() / 1e9
-    bins = bins[bins["gaps"] > 0].sort_values("gap_ns", ascending=False).groupby("cpu").head(3)
+    bins = (
+        bins[bins["gaps"] > 0]
+        .sort_values("gap_ns", ascending=False, kind="stable")
+        .groupby("cpu")
+        .head(3)
+    )
     worst = bins.sort_index().reset_index()
     spun = worst["cpu"].map(spun_s)
     causes = [
@@ -104,7 +109,7 @@ def stolen_by_trial(samples: pd.DataFrame) -> pd.DataFrame:
     samples = samples.copy()
     if "stolen_ns" not in samples:
         samples["stolen_ns"] = samples.groupby(["cpu", "round"])["gap_ns"].transform("sum")
-    trials = samples.sort_values("round").drop_duplicates(["cpu", "round"])
+    trials = samples.sort_values("round", kind="stable").drop_duplicates(["cpu", "round"])
     share = 100 * trials["stolen_ns"] / trials["duration_ns"]
     return trials.assign(stolen_percent=share)
 
@@ -123,7 +128,7 @@ def _main_cause(rows: pd.DataFrame) -> Reason:
     if not {"gaps", "switched_gaps"} <= set(rows) or not rows[["gaps", "gap_ns"]].sum().all():
         return Reason("no_gap")
     by_bin = rows.groupby("gap_low_ns")[["gaps", "gap_ns", "switched_gaps"]].sum().reset_index()
-    worst = by_bin.sort_values("gap_ns").iloc[-1]
+    worst = by_bin.sort_values("gap_ns", kind="stable").iloc[-1]
     low_ns, share = float(worst["gap_low_ns"]), float(worst["gap_ns"] / by_bin["gap_ns"].sum())
     cause = likely_cause(1.5 * low_ns, int(2 * worst["switched_gaps"] > worst["gaps"]))
     numbers = {"share": share, "low_us": low_ns / 1e3, "high_us": low_ns / 500}

@@ -45,7 +45,7 @@ def _curve(curve: pd.DataFrame, summary: pd.DataFrame, threshold: float) -> Figu
         curve.groupby(["memory_node", "core_node"])
     ):
         colour = f"C{number % 10}"
-        loaded = mine[mine["load"] == "memory"].sort_values("gb_s")
+        loaded = mine[mine["load"] == "memory"].sort_values("gb_s", kind="stable")
         if len(loaded):
             name = _nodes(mine.iloc[0]) if several else "other cores stream"
             _points(axes, loaded, colour, f"{MARKS[number % len(MARKS)]}-", name)

@@ -97,7 +97,7 @@ def _functions(functions: pd.DataFrame, misses: pd.DataFrame) -> Figure:
     shares = mine.pivot_table(
         index="symbol", columns="counter", values="share_percent", aggfunc="sum", fill_value=0.0
     )
-    order = shares.max(axis=1).sort_values(ascending=False).index[:_FUNCTIONS]
+    order = shares.max(axis=1).sort_values(ascending=False, kind="stable").index[:_FUNCTIONS]
     columns = [name for name in misses["counter"].unique() if name in shares]
     figure, axes = panel(9.5, 2.2 + 0.34 * max(1, len(order)))
     axes.set_title(f"Where the simulated misses are: geometry of {first}")

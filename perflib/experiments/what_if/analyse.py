@@ -139,7 +139,7 @@ def _targets(table: GainTable) -> pd.DataFrame:
         for percent in table.speedups(target)[-1:]
     ]
     found = pd.DataFrame(rows)
-    return found.sort_values("gain_percent", ascending=False, ignore_index=True)
+    return found.sort_values("gain_percent", ascending=False, ignore_index=True, kind="stable")
 
 
 def _interference(table: GainTable) -> pd.DataFrame:

@@ -234,7 +234,7 @@ def _hours_of(
     quantum: float,
 ) -> Iterator[dict[str, Any]]:
     """Both halves of the days have to show it, as of a node: one hot afternoon is no finding."""
-    blocks = blocks.sort_values("day")
+    blocks = blocks.sort_values("day", kind="stable")
     bins, y = blocks["bin"].to_numpy(), blocks["y"].to_numpy(float)
     inside, outside = y[bins == place], y[bins != place]
     units = min(inside.size, outside.size)

@@ -54,7 +54,7 @@ def findings(farm: Farm, label: str = "") -> list[Finding]:
 
 def _near(cores: pd.DataFrame) -> pd.DataFrame:
     found = cores[cores["q"] < ALPHA]
-    others = cores[(cores["p"] < _NEAR) & ~(cores["q"] < ALPHA)].sort_values("p")
+    others = cores[(cores["p"] < _NEAR) & ~(cores["q"] < ALPHA)].sort_values("p", kind="stable")
     return pd.concat([found, others.groupby(["experiment", "model"]).head(_MOST_OPEN)])
 
 

@@ -109,7 +109,11 @@ def runs_of(plan: Path | None, folder: Path | None = None) -> pd.DataFrame:
 
 def _nodes(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """One row a node, of its last run; and the socket of each cpu."""
-    last = runs.sort_values("start").drop_duplicates("node", keep="last").sort_values("node")
+    last = (
+        runs.sort_values("start", kind="stable")
+        .drop_duplicates("node", keep="last")
+        .sort_values("node", kind="stable")
+    )
     rows, sockets = [], []
     for node, model, provenance in zip(
         last["node"], last["model"], last["provenance"], strict=True

@@ -114,9 +114,9 @@ def costliest(
         by_function = samples.groupby("symbol", observed=True)["period"].sum()
         waits = lock_waits(recording)
     waits = waits[~waits["kind"].isin(_CONDITION)]
-    by_lock = waits.groupby("name")["total_s"].sum().sort_values(ascending=False)
+    by_lock = waits.groupby("name")["total_s"].sum().sort_values(ascending=False, kind="stable")
     named = _by_name(modules[:1], code=True) or _by_name(modules, code=True)
-    symbols = [str(one) for one in by_function.sort_values(ascending=False).index]
+    symbols = [str(one) for one in by_function.sort_values(ascending=False, kind="stable").index]
     targets = [
         VirtualSpeedup("function", name, tuple(named[name])) for name in symbols if name in named
     ][:most_functions]

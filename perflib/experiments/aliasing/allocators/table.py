@@ -79,7 +79,7 @@ class AllocatorTable:
 
     def __init__(self, samples: pd.DataFrame, state: State = ALONE) -> None:
         kept = usable(samples).copy()
-        self.allocators = list(dict.fromkeys(kept["allocator"].sort_values()))
+        self.allocators = list(dict.fromkeys(kept["allocator"].sort_values(kind="stable")))
         distance = (kept["second_address"] - kept["first_address"]).to_numpy(np.int64)
         kept["equal"] = distance % PERIOD_BYTES == 0
         # Two that lie side by side in one page do not look alike: they are what they seem.

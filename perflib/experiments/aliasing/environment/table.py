@@ -252,7 +252,9 @@ class AliasEnvTable:
     def orders(self) -> list[str]:
         """The link orders, in the order in which they are named."""
         return list(
-            dict.fromkeys(self.linked.get("link_order", pd.Series(dtype=str)).sort_values())
+            dict.fromkeys(
+                self.linked.get("link_order", pd.Series(dtype=str)).sort_values(kind="stable")
+            )
         )
 
     @property

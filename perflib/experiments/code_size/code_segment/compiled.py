@@ -151,7 +151,7 @@ def _simulated_sizes(table: CodeTable, simulated: Mapping[str, Any]) -> pd.DataF
         mine = rows[(rows["pattern"] == pattern) & rows["n"].isin(list(extent))]
         size = mine["n"].map(extent).astype(np.float64)
         found = pd.DataFrame({f"{pattern}_bytes": size, pattern: mine["misses_per_step"]})
-        known.append(found.sort_values(f"{pattern}_bytes", ignore_index=True))
+        known.append(found.sort_values(f"{pattern}_bytes", ignore_index=True, kind="stable"))
     first, second = known
     if first.empty or second.empty:
         return pd.DataFrame()
