@@ -100,7 +100,7 @@ def _no_program(event: str, given: tuple[Any, ...]) -> None:
 
 def main(system: str, path: Path) -> None:
     """Execute the notebook in that file, which gets its cells' outputs."""
-    for name in forked.LIBRARIES:
+    for name in ("ctypes.util", *forked.LIBRARIES):  # Debian has nothing of it for other systems
         importlib.import_module(name)
     assert "perflib" not in sys.modules
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
