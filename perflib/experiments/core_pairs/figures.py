@@ -102,7 +102,7 @@ def in_groups(
         handles=handles,
         title="classes of distance,\n95 % intervals",
         fontsize="small",
-        loc="outside right upper",
+        loc="outside right center",
     )
     axes.set_title(title)
     return figure
