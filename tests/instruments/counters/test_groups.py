@@ -360,7 +360,7 @@ def test_not_allowed_though_the_setting_allows_it() -> None:
 
 
 AS_NOBODY = """
-import os, sys
+import os, resource, sys  # nobody may not read where Python is
 from perflib.instruments.counters.events import event
 from perflib.instruments.counters.groups import CounterGroup, in_domain
 from perflib.instruments.counters.kernel_names import GENERIC, SOFTWARE
