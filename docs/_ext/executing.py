@@ -59,6 +59,7 @@ def execute(path: str, recorded: str, out: str) -> str:
             papermill.execute_notebook(
                 path, done, {"recorded": recorded} if recorded else {}, cwd=scratch,
                 kernel_name="python3", progress_bar=False, execution_timeout=_TIMEOUT_S,
+                extra_arguments=["--log-level=ERROR"],
             )  # fmt: skip
         except papermill.PapermillExecutionError as error:
             wrong = f"{Path(path).name}, cell {error.cell_index}: {error.ename}: {error.evalue}"

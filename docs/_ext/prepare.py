@@ -10,8 +10,9 @@ import functools
 import hashlib
 import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,14 @@ def content_key(*parts: bytes | str) -> str:
 
 
 def in_two_processes(work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """``work`` of each task's arguments, in the order of the tasks; what it raises is raised."""
+    """``work`` of each task's arguments, in the order of the tasks; what it raises is raised.
+
+    Every tenth that is done is said.
+    """
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(_PROCESSES, mp_context=context) as pool:
-        return [one.result() for one in [pool.submit(work, *task) for task in tasks]]
+        started = [pool.submit(work, *task) for task in tasks]
+        for done, _ in enumerate(as_completed(started), 1):
+            if done % 10 == 0 or done == len(started):
+                print(f"{work.__name__}: {done} of {len(started)}", file=sys.stderr, flush=True)
+        return [one.result() for one in started]
