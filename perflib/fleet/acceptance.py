@@ -181,9 +181,8 @@ class _Saved:
 
     def __call__(self, name: str, time: int) -> _Measured | str:
         mine = self.levels[self.levels["experiment"] == name]
-        runs = mine.drop_duplicates("run").sort_values("start", ascending=False, kind="stable")[
-            "run"
-        ]
+        newest = mine.drop_duplicates("run").sort_values("start", ascending=False, kind="stable")
+        runs = newest["run"]
         if len(runs) <= time:
             return f"the node has {len(runs) or 'no'} runs"
         run = str(runs.iloc[time])

@@ -144,12 +144,14 @@ class Experiment:
     def __init_subclass__(cls, about: str = "") -> None:
         """Take title, question, tables, plots and presets from ``about.toml``.
 
-        ``about``: the path of the Python file next to it, ``__file__``.
+        ``about``: the path of the Python file next to it, ``__file__``. The tables of what this
+        derives from follow its own.
         """
         if about:
             text = Path(about).with_name("about.toml").read_text(encoding="utf-8")
             for name, value in tomllib.loads(text).items():
-                setattr(cls, name, value)
+                more = getattr(cls, name, {}) if isinstance(value, dict) else {}
+                setattr(cls, name, value | more if more else value)
 
     # --- what each experiment's modules do ------------------------------------------------------
 

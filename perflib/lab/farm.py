@@ -280,6 +280,5 @@ class FarmView:
     def runs(self, node: str) -> Sequence[str]:
         """The runs of a node, the last first."""
         mine = self.levels[self.levels["node"] == node].drop_duplicates("run")
-        return [
-            str(run) for run in mine.sort_values("start", ascending=False, kind="stable")["run"]
-        ]
+        newest = mine.sort_values("start", ascending=False, kind="stable")
+        return newest["run"].map(str).to_list()

@@ -112,11 +112,9 @@ class Fix:
             return Validated(False, "there is no changed code yet", 0)
         code = code_of(source)
         if why := unavailable():
-            same = [way for way in self._ways if _bare(self.solution(way)) == _bare(code)]
-            says = (
-                f"it is solution({same[0]!r}), whose results are unchanged; here " if same else ""
-            )
-            return Validated(bool(same), f"{says or 'it '}cannot be tried: {why}", 0)
+            same = self._same(code)
+            known = f"is solution({same[0]!r}), whose results are unchanged; here " if same else ""
+            return Validated(bool(same), f"it {known}cannot be tried: {why}", 0)
         return validate(self.problem, code, seed=seed, inputs=inputs, patience_s=patience_s)
 
     def bench(

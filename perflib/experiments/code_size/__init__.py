@@ -55,7 +55,7 @@ class CodeParams(Params):
     )
 
 
-class CodeSweep(Experiment):
+class CodeSweep(Experiment, about=__file__):
     """What both experiments declare alike."""
 
     columns = (

@@ -37,7 +37,8 @@ _MANY_FREEDOM = 20.0  # from here on a scatter is that of most values, and outli
 _ROBUST_PART = 0.37  # of the values, as many count for a scatter that is taken from a median
 _LEAST_TAIL, _FEW_TAIL = 30, 5.0  # of fewer values no tail is seen: it may be heavy
 _OF_MEDIAN = math.pi / 2  # a median's variance over a mean's
-_TAIL_PART, _FEW, _MOST_SHAPE = 0.3, 10, 0.5  # of the values; of fewer nothing follows; a variance
+_TAIL_PART, _LEAST_VALUES = 0.3, 10  # of a tail: its part of all values; how many it needs
+_MOST_SHAPE = 0.5  # of a tail that has a variance
 _COLUMNS = ("experiment", "kind", "cpu", "effect", "half", "nodes", "days", "freedom", "why")
 
 
@@ -150,7 +151,7 @@ def _largest(noise: Floats, alpha: float) -> float:
     """
     falling = np.sort(noise[np.isfinite(noise)])[::-1]
     count = int(_TAIL_PART * len(falling))
-    if count < _FEW:
+    if count < _LEAST_VALUES:
         return math.inf
     beyond = falling[:count] - falling[count]
     mean, weighted = float(beyond.mean()), float(np.mean(beyond * np.arange(count) / (count - 1)))

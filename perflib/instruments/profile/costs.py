@@ -79,7 +79,7 @@ def costs_of(samples: pd.DataFrame, event: str | None = None) -> pd.DataFrame:
 def of_cpu_time(rows: pd.DataFrame, start: list[str]) -> pd.Series[float]:
     """The periods, those of a start's CPU clock made to add up to its CPU time.
 
-    ``rows``: samples with the ``cpu_s`` of their start; ``start``: the columns that tell starts.
+    ``rows``: samples with the ``cpu_s`` of their start; ``start``: the columns that identify one.
     """
     periods = rows["period"].astype(np.float64)
     if not rows["event"].isin(CLOCKS).all():  # cycles; or user code alone, a part of that time

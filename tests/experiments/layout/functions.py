@@ -75,3 +75,19 @@ def run_of(samples: pd.DataFrame, facts: Mapping[str, Any] | None = None, **para
         "problems": [], "machine": {"processor": "test", "microarchitecture": "simulated"},
     }  # fmt: skip
     return Run("layout-20260101-000000-test-aaaaaaaa", "layout", given, samples, provenance)
+
+
+THREE_FUNCTIONS = """
+#include <stdint.h>
+#include <stdio.h>
+#define OWN __attribute__((noinline))
+OWN uint64_t mix(uint64_t x) { for (int i = 0; i < N; i++) x = x * 77 + (x >> 29); return x; }
+OWN uint64_t track(uint64_t x) { for (int i = 0; i < N; i++) x ^= x << 13 ^ x >> 7; return x; }
+OWN uint64_t step(uint64_t x) { for (int i = 0; i < N; i++) x = x * 3 + (x >> 3) % 9; return x; }
+int main(void) {
+  uint64_t x = 1;
+  for (int i = 0; i < 60; i++) x = mix(x) + EXTRA + track(x) + step(x);
+  return printf("%d\\n", x == 0) < 0;
+}
+"""
+"""A program whose build may have more to do: three functions."""

@@ -15,7 +15,7 @@ from perflib.experiments.layout.functions import BuildProfiles
 from perflib.experiments.layout.table import LayoutTable
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
-from tests.experiments.layout.functions import SHARES, recorded, run_of
+from tests.experiments.layout.functions import SHARES, THREE_FUNCTIONS, recorded, run_of
 
 EXPERIMENT = get("layout")
 
@@ -185,27 +185,13 @@ def test_functions_need_two_builds() -> None:
 
 # --- a real pair ---------------------------------------------------------------------------------
 
-_PROGRAM = """
-#include <stdint.h>
-#include <stdio.h>
-#define OWN __attribute__((noinline))
-OWN uint64_t mix(uint64_t x) { for (int i = 0; i < N; i++) x = x * 77 + (x >> 29); return x; }
-OWN uint64_t track(uint64_t x) { for (int i = 0; i < N; i++) x ^= x << 13 ^ x >> 7; return x; }
-OWN uint64_t step(uint64_t x) { for (int i = 0; i < N; i++) x = x * 3 + (x >> 3) % 9; return x; }
-int main(void) {
-  uint64_t x = 1;
-  for (int i = 0; i < 60; i++) x = mix(x) + EXTRA + track(x) + step(x);
-  return printf("%d\\n", x == 0) < 0;
-}
-"""
-
 
 @pytest.mark.skipif(bool(get("event_profile").unavailable()), reason="perf cannot record here")
 def test_two_programs_are_recorded_function_by_function(tmp_path: Path) -> None:
     compiler = shutil.which("cc")
     if compiler is None or shutil.which("objdump") is None:
         pytest.skip("there is no C compiler, or no objdump")
-    (tmp_path / "job.c").write_text(_PROGRAM)
+    (tmp_path / "job.c").write_text(THREE_FUNCTIONS)
     for name, extra in (("before", "0"), ("after", "track(x+1)")):
         argv = [compiler, "-O1", "-g", "-DN=60000", f"-DEXTRA={extra}", "job.c", "-o", name]
         subprocess.run(argv, cwd=tmp_path, check=True)

@@ -15,7 +15,7 @@ from perflib.experiments.sensitivity import measure
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from tests.experiments.judged import by_subject, codes, made_run
-from tests.experiments.layout.functions import SHARES
+from tests.experiments.layout.functions import SHARES, THREE_FUNCTIONS
 from tests.experiments.sensitivity.dose_samples import recorded
 
 EXPERIMENT = get("sensitivity")
@@ -106,21 +106,6 @@ def test_without_perf_it_is_said_before_it_measures(monkeypatch: pytest.MonkeyPa
         EXPERIMENT.plan(params)
 
 
-_PROGRAM = """
-#include <stdint.h>
-#include <stdio.h>
-#define OWN __attribute__((noinline))
-OWN uint64_t mix(uint64_t x) { for (int i = 0; i < N; i++) x = x * 77 + (x >> 29); return x; }
-OWN uint64_t track(uint64_t x) { for (int i = 0; i < N; i++) x ^= x << 13 ^ x >> 7; return x; }
-OWN uint64_t step(uint64_t x) { for (int i = 0; i < N; i++) x = x * 3 + (x >> 3) % 9; return x; }
-int main(void) {
-  uint64_t x = 1;
-  for (int i = 0; i < 60; i++) x = mix(x) + track(x) + step(x);
-  return printf("%d\\n", x == 0) < 0;
-}
-"""
-
-
 @pytest.mark.skipif(bool(get("event_profile").unavailable()), reason="perf cannot record here")
 def test_a_program_is_recorded_at_each_dose(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -130,8 +115,8 @@ def test_a_program_is_recorded_at_each_dose(
         pytest.skip("there is no C compiler")
     monkeypatch.setattr(measure, "_LEAST_BYTES", 8 << 20)
     monkeypatch.setattr(measure, "_cache_bytes", lambda *_: 2 << 20)
-    (tmp_path / "job.c").write_text(_PROGRAM)
-    argv = [compiler, "-O1", "-DN=30000", "job.c", "-o", "job"]
+    (tmp_path / "job.c").write_text(THREE_FUNCTIONS)
+    argv = [compiler, "-O1", "-DN=30000", "-DEXTRA=0", "job.c", "-o", "job"]
     subprocess.run(argv, cwd=tmp_path, check=True)
     given: dict[str, Any] = {
         **GIVEN, "job_command": str(tmp_path / "job"), "budget_s": 1.0, "trial_s": 0.02,
