@@ -182,7 +182,7 @@ def check_sampling(sampling: Sampling) -> None:
         with scratch() as folder, Recorder(os.getpid(), folder=folder, **asdict(sampling)) as one:
             one.enable()
     except PerfUnavailableError as error:
-        msg = f"functions cannot be compared: {error} Leave functions out: times are compared as a whole."
+        msg = f"functions cannot be compared: {error} Without them, times are compared as a whole."
         raise UserError(msg) from error
 
 
