@@ -102,6 +102,7 @@ def of_plan(plan: Plan) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_driver_that_ends_is_started_again_and_goes_on(
     number: int, home: Path, kernels: Path

@@ -126,6 +126,7 @@ def test_pprof_of_two_events_with_labels_objects_and_sources(tmp_path: Path) -> 
     assert {"comm", "pid", "tid", "cpu"} in labels
 
 
+@pytest.mark.slow  # Go compiles its tool first
 @pytest.mark.parametrize("name", NAMES)
 def test_go_reads_pprof(name: str, tmp_path: Path) -> None:
     if shutil.which("go") is None:
