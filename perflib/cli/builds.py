@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -224,21 +225,27 @@ def markdown_lines(done: Run, findings: Sequence[Finding], rows: pd.DataFrame | 
 def _function_rows(rows: pd.DataFrame) -> list[str]:
     order = rows["of_event_percent"].abs().sort_values(ascending=False, kind="stable").index
     shown = rows.loc[order].sort_values("stands_out", ascending=False, kind="stable").head(_ROWS)
-    lines = [
-        "| function | library | beyond the others, % of the time | significant | code | became |",
-        "| -- | -- | --: | -- | -- | -- |",
-    ]
+    heads = (
+        "function", "library", "beyond the others, % of the time", "significant", "code",
+        "instructions, simulated", "became",
+    )  # fmt: skip
+    lines = [f"| {' | '.join(heads)} |", "| -- | -- | --: | -- | -- | --: | -- |"]
     for row in shown.to_dict("records"):
         of_event = (row[f"of_event_percent{end}"] for end in ("", "_low", "_high"))
         significant = f"yes (p = {row['p_holm']:.2g})" if row["stands_out"] else "no"
         cells = (
             f"`{_cell(str(row['function']))}`", _cell(row["library"]), _interval(*of_event),
-            significant, row["code"], _cell(row["became"]),
+            significant, row["code"], _percent_more(row["instructions_percent"]),
+            _cell(row["became"]),
         )  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     if left := len(rows) - len(shown):
         lines += ["", f"Not shown: {left} functions with smaller differences."]
     return lines
+
+
+def _percent_more(value: float) -> str:
+    return f"{value:+.1f} %" if math.isfinite(value) else "not known"
 
 
 def _interval(effect: float, low: float, high: float) -> str:

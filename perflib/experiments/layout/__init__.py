@@ -112,7 +112,8 @@ class LayoutParams(Params):
         None,
         "how long 4K aliases and instruction-TLB misses are simulated afterwards, in the layouts "
         "without ASLR (none: a fifth of the budget, if that is 2 s or more; 0: not); it takes "
-        "QEMU, and 20 to 80 times the program's time a layout",
+        "QEMU, and 20 to 80 times the program's time a layout. With functions each function's "
+        "instructions are, which takes valgrind, and 20 times the program's time",
         "s",
         ge=0,
         le=10**5,

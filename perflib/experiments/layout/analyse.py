@@ -158,7 +158,7 @@ def _functions(profiles: BuildProfiles) -> list[Finding]:
         found.append(replace(standing, facts=facts))
         for one, name in zip(named, shown, strict=True):
             row = rows.loc[name].to_dict()
-            known = {key: row[key] for key in ("library", "became", "code")}
+            known = {key: row[key] for key in ("library", "became", "code", "instructions_percent")}
             facts = {**one.facts, "library": row["library"], "more": _more(row)}
             found.append(replace(one, facts=facts, evidence={**one.evidence, **known}))
         own = all(rows.loc[name, "library"] == PROGRAM for name in shown)
@@ -180,6 +180,8 @@ def _more(row: Mapping[Any, Any]) -> str:
         said.append(f"{row['share_percent']:.0f} % of the builds' difference")
     if row["code"] == "same":
         said.append("its own code is the same in both")
+    if math.isfinite(row["instructions_percent"]):
+        said.append(f"{row['instructions_percent']:+.1f} % instructions, simulated")
     return f" ({'; '.join(said)})" if said else ""
 
 

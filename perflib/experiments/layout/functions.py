@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
@@ -49,7 +50,8 @@ class BuildProfiles:
         programs: Mapping[str, str] = facts.get("programs", {})
         objects = list(zip(rows["object"], rows["build"], strict=True))
         named = {one: library(str(one[0]), programs.get(one[1], "")) for one in set(objects)}
-        renamed = {}  # an inlined function is compared together with what it was inlined into
+        renamed: dict[str, str] = {}
+        self._compared_as = renamed  # an inlined function: as what it was inlined into
         for change in self.changes:
             name, first, second = change["function"], change["first"], change["second"]
             if change["kind"] in ("renamed", "split"):
@@ -106,7 +108,18 @@ class BuildProfiles:
         table = _table(self.functions)
         for key, of in (("library", place), ("became", became), ("code", code)):
             table[key] = [of.get(name, "") for name in table["function"]]
+        more = self._more_instructions()
+        table["instructions_percent"] = [more.get(name, math.nan) for name in table["function"]]
         return table
+
+    def _more_instructions(self) -> dict[str, float]:
+        """How many more B executes, in percent, of each function that was simulated in both."""
+        executed: dict[str, Counter[str]] = {build: Counter() for build in "AB"}
+        for build, counts in self.facts.get("instructions", {}).get("counts", {}).items():
+            for name, count in counts.items():
+                executed[build][self._compared_as.get(name, name)] += count
+        b = executed["B"]
+        return {name: 100 * (b[name] / one - 1) for name, one in executed["A"].items() if b[name]}
 
     def tables(self) -> dict[str, Callable[[], pd.DataFrame]]:
         """The tables of two builds' functions."""

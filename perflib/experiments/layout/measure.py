@@ -23,7 +23,7 @@ from perflib.experiments.layout.programs import (
     sampling_of,
 )
 from perflib.experiments.layout.relink import check_link_line
-from perflib.experiments.layout.simulated import simulated_counts
+from perflib.experiments.layout.simulated import simulated_counts, simulated_instructions
 from perflib.experiments.layout.table import LayoutTable
 from perflib.framework.experiment import Session
 from perflib.framework.starts import Start, check_sampled, check_sampling
@@ -288,7 +288,12 @@ def take(params: LayoutParams, session: Session) -> str:
             said += code.pop("remarks", []) + list(programs.remarks)
         if params.simulating_s and stopped != "interrupted":
             try:
-                session.provenance["simulated"] = _simulated(params, session, programs, folder)
+                if params.functions:
+                    code["instructions"] = simulated_instructions(
+                        params, programs, plan["environment_bytes"], builds
+                    )
+                else:
+                    session.provenance["simulated"] = _simulated(params, session, programs, folder)
             except PerflibError as error:
                 said.append(f"nothing is simulated: {error}")
     session.problems += [*said, *problems]

@@ -3,7 +3,8 @@
 Where a machine has no counters, an emulator counts what a layout changes: loads that look like
 earlier stores in their low 12 bits, and code that an instruction TLB misses. It has the
 environment, the program's name, the order of linking, the heap's offset and the allocator of a
-layout, and it never randomises addresses: so only layouts without ASLR have a count.
+layout, and it never randomises addresses: so only layouts without ASLR have a count. Of two
+builds that are compared function by function it is each function's instructions that count.
 """
 
 from __future__ import annotations
@@ -18,10 +19,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from perflib.experiments.layout import LayoutParams
 from perflib.experiments.layout.factors import CARRIED, COUNTED, Layout, conditions
 from perflib.experiments.layout.programs import Programs
 from perflib.framework.starts import start
+from perflib.instruments.profile.builds import canonical
+from perflib.instruments.simulators.cachegrind import instruction_counts
 from perflib.instruments.simulators.models import HASWELL_ITLB, HASWELL_STORES, itlb_of_this_machine
 from perflib.instruments.simulators.qemu import qemu_counts
 from perflib.kernels import build as build_kernel
@@ -32,6 +37,7 @@ _ITERATIONS = 100_000  # of the aliasing loop: it is emulated some 20 times as s
 _SHIFT_ITERATIONS = "64"
 _ROUNDED = 16  # bytes, on a stack
 _PAGE = 4096
+_INSTRUCTIONS_SHARE = 10_000  # of all instructions, from which a function is recorded
 _OF_THE_STACK = re.compile(r"\binc=(\d+)")  # the address of one of its variables
 
 
@@ -116,6 +122,38 @@ def simulated_counts(
         "tool": ", ".join(sorted(tools)),
         "rows": rows,
     }
+
+
+def simulated_instructions(
+    params: LayoutParams, programs: Programs, base_bytes: int, builds: Sequence[str]
+) -> dict[str, Any]:
+    """Count the instructions of each build's functions in one start, without ASLR.
+
+    Returns
+    -------
+    ``tool`` in words, and ``counts`` of each build's functions, but for those with less than a ten
+    thousandth of all.
+
+    Raises
+    ------
+    UserError, MeasurementError
+        No valgrind, or a start did not end in ``simulating_s``.
+    """
+
+    def simulate(build: str) -> pd.DataFrame:
+        environment = _environment(params, {}, base_bytes)
+        argv = programs.command(build, {})
+        return instruction_counts(argv, environment=environment, timeout_s=params.simulating_s)
+
+    with ThreadPoolExecutor(len(builds)) as pool:
+        tables = dict(zip(builds, pool.map(simulate, builds), strict=True))
+    counts = {}
+    for build, table in tables.items():
+        names = [canonical(str(name)) for name in table["symbol"]]
+        of_function = table["simulated_count"].groupby(names).sum()
+        least = of_function.sum() / _INSTRUCTIONS_SHARE
+        counts[build] = {str(name): int(one) for name, one in of_function.items() if one >= least}
+    return {"tool": str(tables[builds[0]]["tool"].iloc[0]), "counts": counts}
 
 
 def _key(layout: Layout) -> dict[str, Any]:

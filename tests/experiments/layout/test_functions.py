@@ -132,7 +132,11 @@ def test_renamed_and_inlined_functions_are_compared_with_what_they_were() -> Non
         {"function": "step", "kind": "inlined", "first": "step", "second": "sort"},
         {"function": "log", "kind": "moved", "first": "the program", "second": "libm.so.6"},
     ]
-    run = run_of(samples, {"changes": changes})
+    counts = {
+        "A": {"field": 100, "step": 50, "sort": 50, "hash": 10},
+        "B": {"magnetic": 110, "sort": 90, "mix": 7},
+    }
+    run = run_of(samples, {"changes": changes, "instructions": {"counts": counts}})
     profiles = BuildProfiles(run.samples, run.provenance["code"])
     assert set(profiles.samples["symbol"]) == set(SHARES) - {"step"}
     assert not compared_of(profiles)["stands_out"].any()
@@ -141,8 +145,10 @@ def test_renamed_and_inlined_functions_are_compared_with_what_they_were() -> Non
         "field is named magnetic in B, step is inlined into sort in B and log moved from the "
         "program to libm.so.6"
     )
-    became = EXPERIMENT.derived(run)["functions"]().set_index("function")["became"]
-    assert became["log"] == "moved from the program to libm.so.6"
+    table = EXPERIMENT.derived(run)["functions"]().set_index("function")
+    assert table["became"]["log"] == "moved from the program to libm.so.6"
+    more = table["instructions_percent"].dropna().to_dict()
+    assert more == pytest.approx({"field": 10, "sort": -10})  # step's are sort's in both
 
 
 def compared_of(profiles: BuildProfiles) -> pd.DataFrame:
@@ -199,7 +205,7 @@ def test_two_programs_are_recorded_function_by_function(tmp_path: Path) -> None:
         {
             "job": "command", "job_command": str(tmp_path / "before"), "functions": True,
             "other_command": str(tmp_path / "after"), "factors": "environment", "budget_s": 6.0,
-            "simulated_s": 0.0, "layouts": 2, "fail_above_percent": 1.0,
+            "simulated_s": 60.0, "layouts": 2, "fail_above_percent": 1.0,
         }
     )  # fmt: skip
     run = EXPERIMENT.measure(params)
@@ -212,6 +218,13 @@ def test_two_programs_are_recorded_function_by_function(tmp_path: Path) -> None:
     assert {"mix", "track", "step"} <= set(table.index)
     assert table["library"]["track"] == "the program"
     assert table["cost_second"]["track"] > 1.3 * table["cost_first"]["track"]
+    more = table["instructions_percent"]
+    if shutil.which("valgrind"):
+        assert more["track"] == pytest.approx(100, abs=0.1)  # it is called twice as often
+        assert more["mix"] == 0
+    else:
+        assert more.isna().all()
+        assert any("nothing is simulated: valgrind" in one for one in run.problems)
     lines = EXPERIMENT.derived(run)["lines"]()
     assert any(str(one).startswith("job.c:") for one in lines["function"])
     assert {one.of.name for one in EXPERIMENT.analyse(run)} >= {"gate", "functions", "outputs"}

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflib import kernels
-from perflib.instruments.simulators.cachegrind import CACHES, TLBS, cachegrind_counts, read_counts
+from perflib.instruments.simulators.cachegrind import (
+    CACHES,
+    TLBS,
+    cachegrind_counts,
+    instruction_counts,
+    read_counts,
+)
 from perflib.instruments.simulators.geometry import CacheLevel, Geometry, geometry
 from perflib.instruments.simulators.run import SimulatorError
 from perflib.model.errors import MeasurementError, UserError
@@ -55,6 +61,14 @@ def test_misses_are_those_of_the_function_that_makes_them(strides: str) -> None:
     assert walking["LL misses of loads"] == pytest.approx(LINES, abs=5)  # it holds the array
     assert staying["loads"] == pytest.approx(loads, abs=5)
     assert staying.get("L1d misses of loads", 0) <= 2
+
+
+@needs_valgrind
+def test_instructions_alone_are_counted_as_with_caches(strides: str) -> None:
+    both = [instruction_counts([strides]), cachegrind_counts([strides], SHAPE)]
+    alone, simulated = (of_function(one, "every_line")["instructions"] for one in both)
+    assert alone == simulated > LINES * TURNS
+    assert set(both[0]["counter"]) == {"instructions"}
 
 
 @needs_valgrind
@@ -161,7 +175,7 @@ def test_lines_add_up_to_functions_of_a_file(tmp_path: Path) -> None:
         (WHOLE.replace("4 10", "4 ten"), "no file of cachegrind"),
         (WHOLE.replace(EVENTS, "Ir"), "no file of cachegrind"),
         (WHOLE.replace("3 10 1", "3 10 1 1 1 1 1 1 1 1 1 1 1 1 1"), "no file of cachegrind"),
-        ("", "with caches and branches"),
+        ("", "no file of cachegrind with Bc, Bcm"),
     ],
 )
 def test_damaged_counts_are_not_used(tmp_path: Path, text: str, why: str) -> None:
