@@ -26,38 +26,7 @@ NODES = ("node1", "node2", "node3", "node4")
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo", "scontrol")
 _WAIT_S = 120.0  # other tests run beside
 
-_CONFIGURATION = """\
-ClusterName=virtual
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={controller}
-SlurmUser={user}
-SlurmdUser={user}
-AuthType=auth/none
-CredType=cred/none
-SwitchType=switch/none
-MpiDefault=none
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-SlurmdParameters=config_overrides
-CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
-SchedulerParameters=batch_sched_delay=0,sched_interval=2,bf_interval=2
-ReturnToService=2
-SlurmdTimeout=5
-KillWait=10
-MinJobAge=300
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool-%n
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/%n.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/%n.log
-{nodes}
-PartitionName=lab Nodes=ALL Default=YES MaxTime=INFINITE State=UP
-"""
+_CONFIGURATION = Path(__file__).with_name("slurm.conf")
 
 
 class NoSlurmError(Exception):
@@ -95,7 +64,7 @@ class Slurm:
         ]
         self.configuration = folder / "slurm.conf"
         self.configuration.write_text(
-            _CONFIGURATION.format(
+            _CONFIGURATION.read_text().format(
                 host=self.host, controller=controller, user=getpass.getuser(), folder=folder,
                 nodes="\n".join(nodes),
             )

@@ -32,40 +32,7 @@ def farm(home: Path) -> Plan:
 
 
 # Snakemake 9.27 with its executor for Slurm 2.8, shortened.
-LOG = """\
-rule measure:
-    output: started/{0}
-    jobid: 2
-Error in rule measure:
-    message: SLURM sbatch failed. The message was 'sbatch: error: Invalid node name specified'.
-    sbatch call:
-        sbatch --parsable --nodelist=n0
-    jobid: 2
-    output: started/{0}
-Trying to restart job 2.
-Error in rule measure:
-    message: SLURM sbatch failed. The message was 'sbatch: error: Invalid node name specified'.
-    jobid: 2
-    output: started/{0}
-Error in rule measure:
-    message: SLURM-job '5' failed, SLURM status is: 'CANCELLED'. Detailed failure reason unavailable
-    jobid: 3
-    output: started/{1}
-    log: logs/1.log (check log file(s) for error details)
-Error in rule measure:
-    message: SLURM-job '6' failed, SLURM status is: 'DEADLINE'. Detailed
-    jobid: 4
-    output: started/{2}
-Error in rule measure:
-    message: SLURM-job '7' failed, SLURM status is: 'FAILED'. Detailed
-    jobid: 5
-    output: started/{3}
-Trying to restart job 5.
-Error in rule measure:
-    message: None
-    jobid: 6
-    output: started/{4}
-"""
+LOG = (Path(__file__).parents[1] / "data" / "snakemake_slurm.txt").read_text()
 
 
 def test_what_the_engine_says_is_a_state_and_a_reason(farm: Plan) -> None:

@@ -16,26 +16,7 @@ HERE = Path(__file__).parents[1] / "kernels_c"
 COPIES = 5
 
 # As gcc writes for aarch64 (".global", ":lo12:" before a name, a ".set" for an anchor).
-AARCH64 = """\t.arch armv8-a
-\t.file\t"step.inc"
-\t.text
-\t.align\t2
-\t.global\tstep
-\t.type\tstep, %function
-step:
-.LFB0:
-\tadrp\tx0, .LANCHOR0
-\tadd\tx0, x0, :lo12:.LANCHOR0
-\tldr\td0, [x0, #:lo12:.LC0]
-\tcbz\tw1, .L2
-.L2:
-\tret
-\t.size\tstep, .-step
-\t.section\t.rodata
-\t.set\t.LANCHOR0,. + 0
-.LC0:
-\t.string\t"step .L2"
-"""
+AARCH64 = (HERE / "step_aarch64.s").read_text()
 
 
 @pytest.fixture(autouse=True)

@@ -285,55 +285,6 @@ for _ in range(4):
 
 # --- failures ----------------------------------------------------------------------------------
 
-# Stands before the C library: from when it is armed, some calls of one function fail. A failing
-# mremap() of mode 1 has unmapped its target first, as kernels before 5.16 do for pages of the pool.
-FAILING = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <stdarg.h>
-#include <string.h>
-#include <sys/mman.h>
-static const char *armed = "";
-static int passing, failing, error, mode;
-void arm(const char *name, int pass, int fail, int number, int how) {
-  armed = name; passing = pass; failing = fail; error = number; mode = how;
-}
-int left(void) { return failing; }
-static int fails(const char *name) {
-  if (strcmp(name, armed) != 0 || passing-- > 0 || failing <= 0)
-    return 0;
-  failing--;
-  errno = error;
-  return 1;
-}
-int madvise(void *at, size_t bytes, int advice) {
-  if (fails(advice == 25 ? "collapse" : "madvise"))
-    return -1;
-  return ((int (*)(void *, size_t, int))dlsym(RTLD_NEXT, "madvise"))(at, bytes, advice);
-}
-int mprotect(void *at, size_t bytes, int rights) {
-  if (fails("mprotect"))
-    return -1;
-  return ((int (*)(void *, size_t, int))dlsym(RTLD_NEXT, "mprotect"))(at, bytes, rights);
-}
-void *mremap(void *from, size_t old, size_t bytes, int flags, ...) {
-  va_list rest;
-  va_start(rest, flags);
-  void *to = va_arg(rest, void *);
-  va_end(rest);
-  if (fails("mremap")) {
-    if (mode == 1) {
-      munmap(to, bytes);
-      errno = error;
-    }
-    return MAP_FAILED;
-  }
-  return ((void *(*)(void *, size_t, size_t, int, ...))dlsym(RTLD_NEXT, "mremap"))(from, old, bytes,
-                                                                                  flags, to);
-}
-"""
-
 FAIL = """
 shim = ctypes.CDLL(os.environ["LD_PRELOAD"])
 cases = [(name, *map(int, rest)) for name, *rest in (case.split() for case in sys.argv[1:])]
@@ -370,9 +321,8 @@ for case, (pattern, n) in itertools.product(cases, ((RANDOM, 32768), (CHASE, 600
 
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("shim")
-    source, library = folder / "shim.c", folder / "shim.so"
-    source.write_text(FAILING)
+    source = Path(__file__).with_name("failing.c")
+    library = tmp_path_factory.mktemp("shim") / "shim.so"
     compiler, _ = kernels.compiler()
     subprocess.run([compiler, "-fPIC", "-shared", source, "-o", library, "-ldl"], check=True)
     return library

@@ -10,37 +10,12 @@ from perflib.machine.activity.interrupts import CoreActivity, core_activity
 from tests.machine import trees
 
 # As recorded on a guest with two CPUs, shortened.
-INTERRUPTS = """\
-           CPU0       CPU1
- 24:          1          0  IO-APIC   5-edge      ACPI:Ged
- 36:          0    2327386 PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0
-NMI:          5          6   Non-maskable interrupts
-LOC:    8074394   12811221   Local timer interrupts
-PMI:          5          6   Performance monitoring interrupts
-RTR:          1          1   APIC ICR read retries
-CAL:    1837182     860805   Function call interrupts
-TLB:     508924     227787   TLB shootdowns
-MCP:         77         78   Machine check polls
-ERR:          3
-MIS:          4
-PIN:          0          0   Posted-interrupt notification event"""
 
-SOFTIRQS = """\
-                    CPU0       CPU1
-          HI:          0          0
-       TIMER:     466827     604922
-      NET_RX:     160042     174016
-         RCU:    1016523    1290726"""
 
-SCHEDSTAT = """\
-version 15
-timestamp 4295040000
-cpu0 1 0 2 3 4 5 6000000 7000000 800
-domain0 3 9 9 9 9 9 9
-cpu1 11 0 12 13 14 15 16000000 17000000 1800
-domain0 3 9 9 9 9 9 9
-cpu10 0 0 0 0 0 0 0 0 7"""
-
+NAMES = ("interrupts", "softirqs", "schedstat")
+INTERRUPTS, SOFTIRQS, SCHEDSTAT = (
+    (Path(__file__).parents[2] / "data" / "proc" / name).read_text().rstrip("\n") for name in NAMES
+)
 RECORDED = {"proc/interrupts": INTERRUPTS, "proc/softirqs": SOFTIRQS, "proc/schedstat": SCHEDSTAT}
 
 

@@ -29,30 +29,7 @@ from perflib.kernels import build, compiler
 from perflib.model.errors import MeasurementError, UserError
 
 JOB = Path(__file__).with_name("waiting_job.c")
-LATE = """
-#include <pthread.h>
-#include <unistd.h>
-extern pthread_mutex_t the_mutex;
-static volatile int *tid;
-pthread_mutex_t late_mutex = PTHREAD_MUTEX_INITIALIZER;
-static void *work(void *unused) {
-  (void)unused;
-  *tid = gettid();
-  pthread_mutex_lock(&late_mutex);
-  pthread_mutex_unlock(&late_mutex);
-  return 0;
-}
-void late_wait(void (*until)(volatile int *), volatile int *place) {
-  pthread_t thread;
-  tid = place;
-  *tid = 0;
-  pthread_mutex_lock(&late_mutex);
-  pthread_create(&thread, 0, work, 0);
-  until(tid);
-  pthread_mutex_unlock(&late_mutex);
-  pthread_join(thread, 0);
-}
-"""
+LATE = Path(__file__).with_name("late_library.c")
 ALL = Settings(sample_period_us=1000)
 
 
@@ -339,7 +316,7 @@ def test_a_job_without_symbols(tmp_path: Path) -> None:
 
 
 def test_a_library_that_comes_later_and_goes(tmp_path: Path, job: Path) -> None:
-    late = compiled(tmp_path, LATE, "-shared", "-fPIC", name="late.so")
+    late = compiled(tmp_path, LATE.read_text(), "-shared", "-fPIC", name="late.so")
     ran = record(tmp_path, job, "opened", environment={"LATE_LIBRARY": str(late)})
     assert (ran.code, ran.said) == (0, "")
     table = wait_paths(ran.recording)
