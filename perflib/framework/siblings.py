@@ -8,10 +8,12 @@ both states are known, as `perflib.stats.alone.Company` has them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from perflib.framework.brackets import SIBLING_COLUMNS
 from perflib.kernels import build, record
@@ -25,8 +27,11 @@ from perflib.stats.alone import PORT_NAMES
 
 _PRIORITY = 50  # so that no other program runs on the sibling while it is quiet
 _HALF_NS, _ALTERNATIONS, _MIN_USED = 5_000_000, 5, 3
-_MIN_HELD = 0.9  # of the time: the sibling's thread had its CPU
+_HELD_PERCENT = 90.0  # less, and the lower quartile of slices would be of both states
 _PORTS, _NO_THREAD = 0, 3  # of sharing.c: the resource; of the stages in an answer
+_ALTERNATION = record("sharing", "sharing_alternation")
+_ACCOUNT = record("sharing", "sharing_account")
+TAKEN = "other programs, or the hypervisor, kept a CPU from its thread"
 _GRACE_S = 10.0
 
 
@@ -58,15 +63,11 @@ def with_siblings(samples: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         of_cpu = pd.DataFrame.from_dict(known, "index", columns=[c.name for c in SIBLING_COLUMNS])
         values = of_cpu.reindex(samples["cpu"].to_numpy()).set_axis(samples.index)
         samples = samples.assign(**{str(name): column for name, column in values.items()})
-    return samples, [_sentence(why, reason) for reason in dict.fromkeys(why.values())]
-
-
-def _sentence(why: Mapping[int, str], reason: str) -> str:
-    cpus = format_cpus(cpu for cpu in why if why[cpu] == reason)
-    return (
-        f"no sibling was kept busy to calibrate the probes of CPUs {cpus}: {reason}; they show a "
-        "busy sibling only where one came by"
+    said = (
+        f"no sibling was kept busy to calibrate the probes of CPUs {format_cpus(why)}, which show a "
+        f"busy one only where it came by: {'; '.join(dict.fromkeys(why.values()))}"
     )
+    return samples, [said] if why else []
 
 
 def company(worker: Worker, cpu: int, siblings: Sequence[int]) -> list[float]:
@@ -77,19 +78,50 @@ def company(worker: Worker, cpu: int, siblings: Sequence[int]) -> list[float]:
     MeasurementError
         A sibling did not have its CPU; or the worker died.
     """
-    answer, (found, account) = worker.call(
-        "sharing_run", _PORTS, np.array([cpu, *siblings], dtype=np.int64), len(siblings), 0, 0, 0,
-        _HALF_NS, _ALTERNATIONS, 0, Out(record("sharing", "sharing_alternation"), _ALTERNATIONS),
-        Out(record("sharing", "sharing_account"), 1), timeout_s=_GRACE_S,
-    )  # fmt: skip
-    if why := refused("sharing", int(answer), _NO_THREAD):
+    cpus = [cpu, *siblings]
+    found, _, why = alternated(worker, _PORTS, cpus, len(siblings), _HALF_NS, _ALTERNATIONS)
+    if not why and len(found) < _MIN_USED:
+        why = TAKEN
+    if why:
         raise MeasurementError(why)
-    times = [found[name] for name in ("quiet_ns", "chain_ns", "busy_ns", "chain_ratio")]
-    used = np.logical_and.reduce([one > 0 for one in times])
-    if account["moved"][0] or account["held"][0] < _MIN_HELD or used.sum() < _MIN_USED:
-        msg = "other programs, or the hypervisor, kept a CPU from its thread"
-        raise MeasurementError(msg)
-    quiet, chain, busy, clock = (one[used] for one in times)
+    quiet, chain = found["quiet_ns"], found["chain_ns"]
     least = int(np.argmin(quiet / chain))  # with a neighbour of the host it was not quiet
-    slower = float(np.median(busy / quiet / clock))
+    slower = float(np.median(found["busy_ns"] / quiet / found["chain_ratio"]))
     return [float(quiet[least]), float(chain[least]), slower * float(quiet[least])]
+
+
+def alternated(
+    worker: Worker,
+    resource: int,
+    cpus: Sequence[int],
+    first: int,
+    half_ns: int,
+    alternations: int,
+    sizes: Sequence[int] = (0, 0),
+    seed: int = 0,
+) -> tuple[NDArray[Any], float, str]:
+    """One call of ``sharing_run`` (``kernels_c/sharing.c``, which explains its arguments).
+
+    Returns
+    -------
+    The alternations that can be used, the percentage of the time that a busy CPU's thread had it at
+    least, and why nothing of it is used (empty: it is).
+
+    Raises
+    ------
+    WorkerError
+        The worker died, or took too long.
+    """
+    answer, (found, account) = worker.call(
+        "sharing_run", resource, np.array(cpus, dtype=np.int64), first, len(cpus) - 1 - first,
+        *sizes, half_ns, alternations, seed, Out(_ALTERNATION, alternations), Out(_ACCOUNT, 1),
+        timeout_s=_GRACE_S,
+    )  # fmt: skip
+    used = found[(found["busy_ns"] > 0) & (found["quiet_ns"] > 0) & (found["chain_ratio"] > 0)]
+    held_percent = 100 * float(account["held"][0])
+    why = refused("sharing", int(answer), _NO_THREAD)
+    if not why and account["moved"][0]:
+        why = "a thread migrated from its CPU"
+    if not why and (held_percent < _HELD_PERCENT or not len(used)):
+        why = TAKEN
+    return used, held_percent, why
