@@ -39,6 +39,7 @@ typedef struct {
   double quiet_ns;    /* a piece of work while the second group was busy: the lower quartile */
   double busy_ns;     /* while the first one was */
   double chain_ratio; /* dependent additions, busy over quiet: the clock */
+  double chain_ns;    /* BRACKET_ADDITIONS of them, while the second one was busy */
 } sharing_alternation;
 
 typedef struct {
@@ -167,6 +168,7 @@ static void listen(sharer *mine) {
     chain[busy] = lower_quartile(mine->chain_ns, n);
     if (state % 2 == 1)
       found->chain_ratio = chain[0] > 0 ? chain[1] / chain[0] : 0;
+    found->chain_ns = chain[0];
   }
   if (at != NULL)
     mine->at_line = (int64_t)at[1];

@@ -21,7 +21,7 @@ from perflib.fleet.analysis.acceptance import ALPHA, compare_node
 from perflib.fleet.analysis.comparisons import THRESHOLD_PERCENT
 from perflib.fleet.analysis.strata import LEAST_NODES
 from perflib.fleet.reference import CLOCK, Reference, open_reference
-from perflib.framework.results import WRONG
+from perflib.framework.results import is_wrong
 from perflib.framework.wrong import wrong_twice
 from perflib.model.claim import read_claims
 from perflib.model.errors import UserError, choose
@@ -221,7 +221,7 @@ class _Here:
 def measured(experiment: Experiment, run: Run, remarks: Sequence[Reason] = ()) -> _Measured:
     """What counts of a run."""
     findings = experiment.analyse(run)
-    wrong = [one for one in findings if one.of.name in WRONG and one.verdict != "refuted"]
+    wrong = list(filter(is_wrong, findings))
     about = {"experiment": experiment.name, "start": run.provenance.get("start")}
     levels, busy = experiment.levels(run).assign(**about), dict[int, float]()
     if experiment.name == "kv_per_core":

@@ -10,7 +10,7 @@ Light: declarations of experiments use it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,11 +40,19 @@ BRACKET_COLUMNS = (
     _ns("chain_before_ns", "6400 dependent additions (a cycle each) before"),
     _ns("chain_after_ns", "the same after"),
 )
+SIBLING_COLUMNS = (
+    _ns("sibling_quiet_ns", "the loop of the probes, with the core's sibling kept quiet"),
+    _ns("sibling_quiet_chain_ns", "the dependent additions, with it"),
+    _ns("sibling_busy_ns", "the loop with the sibling kept busy, at the same clock"),
+)
+"""What `perflib.framework.siblings` measures of each core that has a sibling."""
+PROBE_COLUMNS = (*BRACKET_COLUMNS, *SIBLING_COLUMNS)
+"""What a table of samples between probes has."""
 CHASE_COLUMNS = (
     Column("core_mhz", "number", "MHz", "the core's frequency just before and after"),
     START,
     Column("involuntary_switches", "integer", "", "times the thread was pushed aside"),
-    *BRACKET_COLUMNS,
+    *PROBE_COLUMNS,
 )
 """What every sample of a chase of loads has besides its loads and their time."""
 
@@ -118,7 +126,7 @@ class CoreStates:
 def classify(samples: pd.DataFrame) -> CoreStates | None:
     """What the probes say about each row; ``None`` where the table has no probes.
 
-    The rows need ``cpu``. Chains are used where all four columns are there.
+    The rows need ``cpu``. Chains, and the siblings' columns, are used where all of them are there.
     """
     import numpy as np
 
@@ -126,13 +134,14 @@ def classify(samples: pd.DataFrame) -> CoreStates | None:
         CHAIN_NAMES,
         PORT_NAMES,
         STATES,
+        Company,
         Probes,
         at_a_level,
         calibrate,
         states,
     )
 
-    def measured(names: tuple[str, ...]) -> bool:
+    def measured(names: Sequence[str]) -> bool:
         return all(name in samples and (samples[name] > 0).any() for name in names)
 
     if not measured(PORT_NAMES):
@@ -146,7 +155,13 @@ def classify(samples: pd.DataFrame) -> CoreStates | None:
         cpu: Probes.of({name: values[name][at] for name in names}, chained=chained)
         for cpu, at in rows.items()
     }
-    calibrations = calibrate(probes)
+    siblings = [one.name for one in SIBLING_COLUMNS]
+    company: dict[int, Company] = {}
+    if measured(siblings):
+        positive = samples[siblings].where(samples[siblings] > 0)
+        medians = {cpu: positive.iloc[at].astype(np.float64).median() for cpu, at in rows.items()}
+        company = {cpu: Company(*one) for cpu, one in medians.items() if one.notna().all()}
+    calibrations = calibrate(probes, company)
     found = np.empty(len(samples), dtype=np.int8)
     clock = np.full(len(samples), np.nan)
     shared = np.zeros(len(samples), dtype=np.bool_)

@@ -455,13 +455,15 @@ class Experiment:
     def _run(self, header: dict[str, Any], session: Session, stopped: str) -> Run:
         from importlib.metadata import version
 
+        from perflib.framework.siblings import with_siblings
         from perflib.measure.schedule import frame_of
         from perflib.model.recorded import without_user
         from perflib.model.run import Run
 
         trials = session.journal.trials
         failed = [trial["failed"] for trial in trials if "failed" in trial]
-        session.problems = list(dict.fromkeys([*session.problems, *failed]))
+        samples, unknown = with_siblings(frame_of(trials))
+        session.problems = list(dict.fromkeys([*session.problems, *failed, *unknown]))
         provenance = {
             "machine": header["machine"],
             "plan": header["plan"],
@@ -481,7 +483,6 @@ class Experiment:
             },
             **session.provenance,
         }
-        samples = frame_of(trials)
         if samples.empty:
             why = session.problems[-1] if session.problems else f"the run was {stopped}"
             msg = f"nothing was measured: {why}"

@@ -8,10 +8,13 @@ time of it is used. What its experiment expects is its first result, which may b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perflib.framework.schema import Column
 from perflib.model.claim import read_claims
+
+if TYPE_CHECKING:
+    from perflib.model.finding import Finding
 
 _CLAIMS = read_claims(__file__)
 
@@ -19,6 +22,7 @@ CORE_WRONG = _CLAIMS["core_wrong"]
 CORES_WRONG = _CLAIMS["cores_wrong"]  # one of several, and which is not known
 NODE_WRONG = _CLAIMS["node_wrong"]  # in a farm
 WRONG = (CORE_WRONG.name, CORES_WRONG.name)
+SECOND_OPINION = "second_opinion"  # of another program; its effect: the failures
 WRONG_TIMES = 2  # rounds, or runs, in which it must be wrong: no single sample decides
 
 RESULTS = (
@@ -26,6 +30,15 @@ RESULTS = (
     Column("found", "text", "", "result found in its place; empty: it is right"),
 )
 SAMPLE = "sample"  # among the columns of equal work: the sample's number within its trial
+
+
+def is_wrong(one: Finding) -> bool:
+    """Whether a finding reports a wrong result, certain (it is supported) or not.
+
+    A second opinion is inconclusive without any failure, too: where tests did not end.
+    """
+    failed = one.of.name == SECOND_OPINION and one.effect > 0
+    return (failed or one.of.name in WRONG) and one.verdict != "refuted"
 
 
 def results(expected: Sequence[Any], found: Sequence[Any]) -> dict[str, list[str | None]]:

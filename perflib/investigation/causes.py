@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from perflib.framework.results import WRONG
+from perflib.framework.results import is_wrong
 from perflib.investigation.evidence import Evidence
 from perflib.investigation.start_variation import variation
 from perflib.model import sentences
@@ -103,7 +103,7 @@ def wrong_cores(evidence: Evidence) -> list[Candidate]:
     """Cores that compute wrong, certain ones first: no cause of a slowness, and worse than any."""
     found = [one for taken in evidence.taken for one in evidence.findings(taken.step.name)]
     made = []
-    for one in (one for one in found if one.of.name in WRONG and one.verdict != "refuted"):
+    for one in filter(is_wrong, found):
         values = {"result": replace(one, recorded="").plain}
         cpu, certain = one.about.get("cpu"), one.verdict == "supported"
         made.append(Candidate("wrong", cpu, NO_INTERVAL, certain, values, (one,)))

@@ -10,7 +10,8 @@ a busy sibling: at a lower clock both take longer by the same factor.
 Where there is no such spike, or never a second state, nothing follows: a state that was never
 seen to end cannot be known to be the core's own. Interrupts and steps of the clock are no second
 state. What cannot be seen from here: a sibling that always works, and whose own work has a state
-so even that it passes for the core's (no other core, at the same clock, shows a lower level).
+so even that it passes for the core's (no other core, at the same clock, shows a lower level). Where
+a core's sibling was kept busy and quiet on purpose (`Company`), both states are known beforehand.
 """
 
 from __future__ import annotations
@@ -121,6 +122,37 @@ class Calibration:
     def alone_ns(self) -> float:
         """The probe's time when the core is alone at its highest clock; NaN if not known."""
         return math.exp(self.levels[0]) if self.levels else math.nan
+
+
+@dataclass(frozen=True)
+class Company:
+    """What a sibling under control did to a core's probe.
+
+    Parameters
+    ----------
+    quiet_ns, quiet_chain_ns
+        The ports and the chain while it paused.
+    busy_ns
+        The ports while it filled them, too, at the same clock.
+    """
+
+    quiet_ns: float
+    quiet_chain_ns: float
+    busy_ns: float
+
+    def was_alone(self, own: Calibration) -> bool | None:
+        """Whether a core's lowest level is its own; ``None``: this does not decide it.
+
+        Ports over chain are compared, where there are chains: a clock changes both alike.
+        """
+        if not own.levels or math.log(self.busy_ns / self.quiet_ns) <= _SECOND_STATE_LOG:
+            return None
+        above = own.levels[0] - math.log(self.quiet_ns)
+        if chained := math.isfinite(own.ratio):
+            above = own.ratio - math.log(self.quiet_ns / self.quiet_chain_ns)
+        if above <= _OTHER_CORE_LOG:
+            return True
+        return False if chained and above > _SECOND_STATE_LOG else None
 
 
 def _spike(values: Floats) -> tuple[float, float] | None:
@@ -235,35 +267,41 @@ def _near(
     return np.asarray(near, dtype=np.bool_)
 
 
-def calibrate(probes: Mapping[int, Probes]) -> dict[int, Calibration]:
+def calibrate(
+    probes: Mapping[int, Probes], company: Mapping[int, Company] | None = None
+) -> dict[int, Calibration]:
     """What the probes of each core of a run show.
 
-    A core is judged by its own distribution, then against the others. One whose level is more
-    than 4 % above another core's was never alone, if chains show the same clock; without chains
-    it may also be at a lower clock, which is believed where it had a second state of its own for
-    a good part of the time. One that never had company is calibrated where another core that had,
-    or was never alone, shows what company is.
+    ``company``: of the cores whose sibling was under control.
+
+    A core is judged by its own distribution, and by its company; where that does not decide it,
+    against the others. One whose level is more than 4 % above another core's was never alone, if
+    chains show the same clock; without chains it may also be at a lower clock, which is believed
+    where it had a second state of its own for a good part of the time. One that never had company
+    is calibrated where another core that had, or was never alone, shows what company is.
     """
     own = {cpu: _by_itself(of) for cpu, of in probes.items()}
-    known = [one for one in own.values() if one.levels]
-    by_ratio = bool(known) and all(math.isfinite(one.ratio) for one in known)
+    alone = {cpu: of.was_alone(own[cpu]) for cpu, of in (company or {}).items() if cpu in own}
+    known = {cpu: one for cpu, one in own.items() if one.levels}
+    by_ratio = bool(known) and all(math.isfinite(one.ratio) for one in known.values())
 
     def place(one: Calibration) -> float:
         return one.ratio if by_ratio else one.levels[0]
 
-    least = min(map(place, known), default=math.nan)
-    apart = [place(one) > least + _OTHER_CORE_LOG for one in known]
-    seen = any(one.calibrated and not far for one, far in zip(known, apart, strict=True))
+    least = min(map(place, known.values()), default=math.nan)
+    apart = {cpu for cpu, one in known.items() if place(one) > least + _OTHER_CORE_LOG}
+    seen = any(known[cpu].calibrated or alone.get(cpu) for cpu in known.keys() - apart)
     # At the same clock, what another core's probes always are is a second state as well.
-    seen |= by_ratio and any(apart)
+    seen |= by_ratio and bool(apart)
 
-    def judged(one: Calibration) -> Calibration:
+    def judged(cpu: int, one: Calibration) -> Calibration:
+        was_alone = alone.get(cpu)
         slower_clock = not by_ratio and one.second_share >= _CLEAR_SECOND_FRACTION
-        if one.levels and place(one) > least + _OTHER_CORE_LOG and not slower_clock:
+        if was_alone is False or (was_alone is None and cpu in apart and not slower_clock):
             return Calibration("no first state")
-        return replace(one, status="calibrated") if one.levels and seen else one
+        return replace(one, status="calibrated") if one.levels and (was_alone or seen) else one
 
-    return {cpu: judged(one) for cpu, one in own.items()}
+    return {cpu: judged(cpu, one) for cpu, one in own.items()}
 
 
 def at_a_level(probes: Probes, calibration: Calibration) -> NDArray[np.bool_]:

@@ -12,12 +12,14 @@ import pandas as pd
 import pytest
 
 from perflib import experiments
+from perflib.experiments.correctness.opinion import parsed
 from perflib.fleet.analysis.table import attributes_of, farm_table, wrong_results
 from perflib.lab.farm import farm
 from perflib.lab.farm_report import write_farm_report
 from perflib.model.errors import UserError
 from perflib.model.run import Run
 from perflib.store import run_files
+from tests.experiments.correctness.test_opinion import ONCE, TWICE
 from tests.framework.test_wrong import spoiled
 from tests.hostile_names import NAMES, RUNS
 
@@ -140,6 +142,14 @@ def test_nodes_with_wrong_results_are_reported_first(tmp_path: Path) -> None:
         "k1,blade,kv_per_core,kv_per_core-n2-20,imported,\n",
     )
     assert [one.about for one in wrong_results(folder)] == [{"node": "blade", "core": "cpu1 wrong"}]
+
+
+@pytest.mark.parametrize(("log", "reported"), [(TWICE, True), (ONCE, False)])
+def test_failures_that_a_second_opinion_found_are_reported(log: str, reported: bool) -> None:
+    run = run_files.load(RUNS / "correctness.parquet")
+    run.provenance["opendcdiag"] = {**parsed(log), "cores": [2, 3]}
+    run_files.save(run, reported=experiments.get(run.experiment).reported(run))
+    assert ("OpenDCDiag" in {one.about["core"] for one in wrong_results()}) == reported
 
 
 def test_attributes_are_texts_and_what_is_odd_is_left_out() -> None:

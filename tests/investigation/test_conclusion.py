@@ -8,13 +8,19 @@ from typing import Any
 
 import pytest
 
-from perflib.investigation.causes import CAUSES, candidates
+from perflib.experiments.correctness.claims import WRONG
+from perflib.investigation.causes import CAUSES, candidates, wrong_cores
 from perflib.investigation.conclusion import MOST_FINDINGS, conclude
 from perflib.investigation.correction import corrected
 from perflib.investigation.evidence import Question
 from perflib.lab.screen import screen
 from perflib.model.finding import Finding
+from perflib.stats.decide import Decision, Reason
+from tests.experiments.correctness.test_opinion import HEALTHY, ONCE, PASSED, TWICE, judged
 from tests.investigation import cases
+
+RIGHT = {"operations": "10⁹", "most": "10⁸"}
+IN_FMA = WRONG.found(Decision("supported"), about={"cpu": 8}, facts={"where": ["fma, 1 in 10⁶"]})
 
 THIEF = cases.task("thief", 7.0, policy="fifo")
 LOAD = {"tasks": [cases.task("python3", 40.0)]}
@@ -107,22 +113,45 @@ def test_every_word_has_a_meaning_and_templates_that_name_what_there_is() -> Non
 
 @pytest.mark.parametrize("step", ["symptom", "levels"])
 @pytest.mark.parametrize("others", [cases.healthy(), cases.slow_core()])
+@pytest.mark.parametrize("wrong", [cases.wrong(8), IN_FMA])
 def test_a_core_that_computes_wrong_is_the_headline_whatever_else_is_found(
-    step: str, others: list[Finding]
+    step: str, others: list[Finding], wrong: Finding
 ) -> None:
     steps: dict[str, list[Finding]] = {"symptom": others, "levels": []}
-    steps[step] = [*steps[step], cases.wrong(8)]
+    steps[step] = [*steps[step], wrong]
     evidence = cases.evidence(Question(core=1, against=0), steps=steps)
     found = conclude(evidence)
     assert (found.headline.verdict, found.headline.cause) == ("wrong", "wrong")
     assert found.headline.about == {"cpu": 8, "certain": True}
-    for word in ("cpu8 computes wrongly", "0x1", "0x2", "Do not use this node; drain it"):
+    for word in (wrong.plain, "Do not use this node; drain it"):
         assert word in found.headline.plain
     assert found.findings[0].mark == "bad"
     assert "State=DRAIN" in found.findings[0].do
     assert "own_speed" in {one.word for one in candidates(evidence)} or others[0].effect == 0
     assert next(screen(found)).startswith("WRONG: cpu8")
     json.dumps(found.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("log", "verdict", "said"),
+    [
+        (TWICE, "wrong", "finds wrong results on cpu3 (zstd19). Do not use this node; drain it."),
+        (ONCE, "undecided", "leaves open whether CPUs 2-3 compute right."),
+        (HEALTHY + PASSED.format(test="t9", result="crash"), "healthy", ""),
+        (HEALTHY, "healthy", ""),
+    ],
+)
+def test_failures_that_a_second_opinion_alone_found_are_the_headline(
+    log: str, verdict: str, said: str
+) -> None:
+    ours = WRONG.found(Decision("refuted", (Reason("clear"),)), about={"cpu": 3}, facts=RIGHT)
+    steps = [cases.healthy(), [ours, judged(log)]]
+    evidence = cases.evidence(steps=dict(zip(("symptom", "levels"), corrected(steps), strict=True)))
+    found = conclude(evidence)
+    assert (found.headline.verdict, bool(wrong_cores(evidence))) == (verdict, bool(said))
+    assert found.headline.plain.startswith("OpenDCDiag (") == bool(said)
+    assert found.headline.plain.endswith(said)
+    assert ("State=DRAIN" in found.findings[0].do) == (verdict == "wrong")
 
 
 def test_what_was_wrong_once_is_said_first_and_no_machine_is_healthy_then() -> None:

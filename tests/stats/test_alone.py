@@ -16,7 +16,15 @@ import pytest
 from numpy.typing import NDArray
 
 from perflib.framework.brackets import classify
-from perflib.stats.alone import STATES, Calibration, Probes, at_a_level, calibrate, states
+from perflib.stats.alone import (
+    STATES,
+    Calibration,
+    Company,
+    Probes,
+    at_a_level,
+    calibrate,
+    states,
+)
 
 SEEDS = range(8)
 PORTS_NS, CHAIN_NS, STEP_NS = 4070.0, 1742.0, 10
@@ -111,6 +119,61 @@ def test_what_is_called_alone_was_and_what_was_is_found(
         found = np.isin(states(probes, calibration), ALONE)
         assert alone[found].mean() > 0.99, seed
         assert found[alone].mean() > 0.95, seed
+
+
+# --- a sibling under control ----------------------------------------------------------------------
+
+
+def company(seed: int, cost: tuple[float, float] = (1.25, 2.0), clock: float = 1.0) -> Company:
+    """A calibration at its own clock: a busy sibling costs a factor within these bounds."""
+    rng = np.random.default_rng(1000 + seed)
+    quiet_ns, chain_ns = clock * rng.uniform(0.99, 1.01, 2) * (PORTS_NS, CHAIN_NS)
+    return Company(quiet_ns, chain_ns, quiet_ns * rng.uniform(*cost))
+
+
+@pytest.mark.parametrize(("chains", "clocks"), [(True, (0.8, 1.0, 1.3)), (False, (1.0, 1.3))])
+def test_with_a_sibling_under_control_nobody_has_to_come_by(
+    chains: bool, clocks: Sequence[float]
+) -> None:
+    for seed in SEEDS:
+        probes, alone, _ = simulated(Core(busy=0.0, chains=chains), seed)
+        assert calibrate({0: probes})[0].status == "no second state"
+        for clock in clocks:
+            found = calibrate({0: probes}, {0: company(seed, clock=clock)})[0]
+            assert found.calibrated, (seed, clock)
+            assert np.isin(states(probes, found), ALONE)[alone].mean() > 0.95
+
+
+@with_and_without_chains
+def test_a_sibling_that_always_works_is_told_from_a_core_that_is_alone(chains: bool) -> None:
+    status = "no first state" if chains else "no second state"  # it may be a lower clock
+    for seed in SEEDS:
+        probes, _, _ = simulated(Core(busy=1.0, sibling="even", chains=chains), seed)
+        assert calibrate({0: probes})[0].status == "no second state"
+        assert calibrate({0: probes}, {0: company(seed)})[0].status == status
+
+
+@with_and_without_chains
+def test_null_a_sibling_that_is_not_felt_changes_nothing(chains: bool) -> None:
+    for seed in SEEDS:
+        cores = (Core(chains=chains), Core(busy=0.4, chains=chains), Core(samples=20))
+        for core in cores:
+            probes = {0: simulated(core, seed)[0]}
+            unfelt = {0: company(seed, (0.9, 1.09)), 7: company(seed)}
+            assert calibrate(probes, unfelt) == calibrate(probes)
+
+
+def test_the_siblings_of_one_core_say_what_company_is_on_the_others() -> None:
+    cores = [Core(), Core(), Core(busy=1.0, sibling="even"), Core(busy=0.3)]
+    for seed in SEEDS:
+        probes = {cpu: simulated(core, 97 * seed + cpu)[0] for cpu, core in enumerate(cores)}
+        two = calibrate({cpu: probes[cpu] for cpu in (0, 1)}, {0: company(seed)})
+        assert [one.status for one in two.values()] == ["calibrated"] * 2
+        found = calibrate(probes, {0: company(seed), 3: company(seed)})
+        assert [one.calibrated for one in found.values()] == [True, True, False, True]
+        assert found[2].status == "no first state"
+        known = calibrate(probes, {2: company(seed)})
+        assert [one.calibrated for one in known.values()] == [True, True, False, True]
 
 
 # --- no false confidence --------------------------------------------------------------------------

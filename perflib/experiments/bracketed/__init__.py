@@ -12,7 +12,7 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from perflib.experiments.bracketed.claims import CLAIMS
-from perflib.framework.brackets import BRACKET_COLUMNS
+from perflib.framework.brackets import PROBE_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.jobs import JOB_COMMAND, JOB_TIMEOUT_S, check_command
 from perflib.framework.params import Params, budget, limit, parameter, precision
@@ -66,7 +66,7 @@ class Bracketed(Experiment, about=__file__):
         Column("cpu", "integer", "", "where it ended; without it all are of one core"),
         START,
         Column("time_ns", "number", "ns", "wall time", True, "measured"),
-        *BRACKET_COLUMNS,
+        *PROBE_COLUMNS,
         ok("it is not to be used"),
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from perflib.experiments.code_size.claims import HYPOTHESES
-from perflib.framework.brackets import BRACKET_COLUMNS
+from perflib.framework.brackets import PROBE_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import Items, Params, Words, budget, limit, parameter, precision
 from perflib.framework.results import RESULTS, SAMPLE
@@ -67,7 +67,7 @@ class CodeSweep(Experiment, about=__file__):
         key("code_bytes", "integer", "extent of the code that ran", "B", least=1),
         Column("steps", "integer", "", "pieces of code that were run", True, least=1),
         Column("time_ns", "number", "ns", "wall time of all steps", True, "measured"),
-        *BRACKET_COLUMNS,
+        *PROBE_COLUMNS,
         Column("position", "integer", "", "place of the trial in its round"),
         START,
         Column("core_mhz", "number", "MHz", "the core's frequency just before and after"),

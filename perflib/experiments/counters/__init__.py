@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from perflib.experiments.counters.claims import COSTS, MISCOUNTS, MISSES
-from perflib.framework.brackets import BRACKET_COLUMNS
+from perflib.framework.brackets import PROBE_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.jobs import JobParams
 from perflib.framework.params import Items, Words, known_names, limit, parameter, precision
@@ -121,7 +121,7 @@ class Counters(Experiment, about=__file__):
         Column("pair", "integer", "", "of segments with and without counting, in the trial"),
         Column("cpu", "integer", "", "where the slice ran; -1: it migrated", least=-1),
         Column("start_ns", "integer", "ns", "when the slice began, on CLOCK_MONOTONIC"),
-        *(column for column in BRACKET_COLUMNS if column.name != "cpu_time_ns"),
+        *(column for column in PROBE_COLUMNS if column.name != "cpu_time_ns"),
     )
 
     claims = (MISCOUNTS, COSTS, MISSES)

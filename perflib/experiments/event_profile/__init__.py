@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from perflib.experiments.event_profile.claims import CLAIMS
-from perflib.framework.brackets import BRACKET_COLUMNS
+from perflib.framework.brackets import PROBE_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.jobs import JobParams
 from perflib.framework.params import OrNone, parameter, precision
@@ -222,7 +222,7 @@ class EventProfile(Experiment, about=__file__):
         Column("missed_end_ns", "integer", "ns", "of it after perf had ended"),
         Column("slice", "integer", "", "part of the event that it was taken in; empty: between"),
         Column("slice_start_ns", "integer", "ns", "when the slice began, on CLOCK_MONOTONIC"),
-        *BRACKET_COLUMNS,
+        *PROBE_COLUMNS,
     )
 
     claims = CLAIMS

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 from perflib.experiments.kv_per_core.claims import CLAIMS
-from perflib.framework.brackets import BRACKET_COLUMNS
+from perflib.framework.brackets import PROBE_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.jobs import JobParams
 from perflib.framework.params import limit, parameter
@@ -83,7 +83,7 @@ class KvPerCore(Experiment, about=__file__):
             "number of the part of the event: the same steps on every core; without it, all of it",
             role="key",
         ),
-        *BRACKET_COLUMNS,
+        *PROBE_COLUMNS,
         Column("involuntary_switches", "number", "", "times the event's thread was pushed aside"),
         Column(
             "ok",

@@ -15,7 +15,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from perflib.experiments.memory_load.claims import CLAIMS
-from perflib.framework.brackets import BRACKET_COLUMNS
+from perflib.framework.brackets import PROBE_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import (
     AnyItems,
@@ -125,7 +125,7 @@ class MemoryLoad(Experiment, about=__file__):
         Column("loads", "integer", "", "how many loads were timed"),
         Column("time_ns", "number", "ns", "wall time"),
         Column("start_ns", "integer", "ns", "when it began, on one clock for the whole run"),
-        *BRACKET_COLUMNS,
+        *PROBE_COLUMNS,
         Column("ok", "boolean", "", "false: its conditions were not in force, or what was moved "
                "was wrong; it is not used"),
     )  # fmt: skip

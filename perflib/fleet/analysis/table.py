@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from perflib.framework.results import NODE_WRONG, WRONG, WRONG_TIMES
+from perflib.framework.results import NODE_WRONG, SECOND_OPINION, WRONG, WRONG_TIMES
 from perflib.model.errors import UserError
 from perflib.model.escape import from_csv_cell
 from perflib.model.finding import Finding
@@ -70,7 +70,10 @@ def wrong_results(plan: Path | None = None) -> list[Finding]:
     """What the farm's runs report of wrong results, by node and core; parameters as above."""
     from perflib.store.query import query
 
-    found = query(f"SELECT * FROM findings WHERE claim IN {WRONG} AND verdict <> 'refuted'")
+    found = query(
+        f"SELECT * FROM findings WHERE claim IN {WRONG} AND verdict <> 'refuted' "
+        f"OR claim = '{SECOND_OPINION}' AND verdict = 'supported'"
+    )
     if found.empty:
         return []
     found["node"] = found["run"].map(runs_of(plan).set_index("run")["node"])

@@ -17,7 +17,7 @@ from perflib.experiments.aliasing.allocators.claims import (
     SHARES,
     SHARES_AGAIN,
 )
-from perflib.framework.brackets import BRACKET_COLUMNS
+from perflib.framework.brackets import PROBE_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import (
     Cores,
@@ -123,7 +123,7 @@ class Allocators(Experiment, about=__file__):
         ),
         Column("calls", "number", "", "how often the function was called", least=1),
         Column("time_ns", "number", "ns", "wall time of all calls", role="measured"),
-        *BRACKET_COLUMNS,
+        *PROBE_COLUMNS,
         Column("cpu", "integer", "", "the core", role="key"),
         Column("position", "integer", "", "place of the trial in its round"),
         Column("start_ns", "integer", "ns", "when it began; without it rounds count alike"),

@@ -14,7 +14,7 @@ from typing import Literal
 
 from perflib.experiments.aliasing.environment.addresses import PAGE, STACK, STATIC
 from perflib.experiments.aliasing.environment.claims import CLAIMS
-from perflib.framework.brackets import BRACKET_COLUMNS
+from perflib.framework.brackets import PROBE_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import (
     Cores,
@@ -135,7 +135,7 @@ class AliasEnvironment(Experiment, about=__file__):
         Column("pairs", "text", "", "which variables agree, by the addresses printed"),
         *(Column(f"{name}_address", "integer", "", f"of {name}") for name in (*STATIC, *STACK)),
         Column("time_ns", "number", "ns", "time of all repetitions of the loop"),
-        *BRACKET_COLUMNS,  # of the fastest repetition
+        *PROBE_COLUMNS,  # of the fastest repetition
         Column("core_mhz", "number", "MHz", "the core's frequency, before and after the fastest"),
         Column("start_ns", "integer", "ns", "when the start began, on one clock for the whole run"),
         Column("wall_ns", "integer", "ns", "from before the start to after the program's end"),

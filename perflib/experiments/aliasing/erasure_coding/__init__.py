@@ -19,7 +19,7 @@ from perflib.experiments.aliasing.erasure_coding.layouts import (
     REFERENCE,
     Code,
 )
-from perflib.framework.brackets import BRACKET_COLUMNS
+from perflib.framework.brackets import PROBE_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import Params, Words, budget, known_names, limit, parameter, precision
 from perflib.framework.results import RESULTS
@@ -115,7 +115,7 @@ class ErasureCoding(Experiment, about=__file__):
         Column("time_ns", "integer", "ns", "wall time of that", True, "measured"),
         Column("position", "integer", "", "place of the trial in its round"),
         START,
-        *BRACKET_COLUMNS,
+        *PROBE_COLUMNS,
         Column("involuntary_switches", "integer", "", "of the thread, in all slices of the layout"),
         ok("addresses, core or parity were not what they should be"),
         *RESULTS,

@@ -9,7 +9,7 @@ allocator, nothing but the mechanism. What it costs a pair is the bound for whol
 from __future__ import annotations
 
 from perflib.experiments.aliasing.map.claims import WAITS, WAITS_SHARED
-from perflib.framework.brackets import BRACKET_COLUMNS
+from perflib.framework.brackets import PROBE_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import Params, budget, limit, parameter, precision
 from perflib.framework.schema import Column, key
@@ -80,7 +80,7 @@ class AliasMap(Experiment, about=__file__):
         Column("core_mhz", "number", "MHz", "the core's frequency, before and after the round"),
         Column("start_ns", "integer", "ns", "when the slice began: cells that share two probes"),
         Column("time_ns", "number", "ns", "wall time of the slice"),
-        *BRACKET_COLUMNS,
+        *PROBE_COLUMNS,
         Column("ok", "boolean", "", "false: the load found a wrong value, or on another core"),
     )
 

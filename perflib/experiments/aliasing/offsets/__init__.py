@@ -14,7 +14,7 @@ from pydantic import Field
 
 from perflib.experiments.aliasing.addresses import default_offsets
 from perflib.experiments.aliasing.offsets.claims import ALIASES, ALIASES_SHARED, SLOWEST
-from perflib.framework.brackets import BRACKET_COLUMNS
+from perflib.framework.brackets import PROBE_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import (
     AnyItems,
@@ -121,7 +121,7 @@ class AliasOffsets(Experiment, about=__file__):
         Column("start_ns", "integer", "ns", "when it began; without it rounds count alike"),
         Column("first_address", "integer", "", "where the buffer that is read lies"),
         Column("second_address", "integer", "", "where the buffer that is written lies"),
-        *BRACKET_COLUMNS,
+        *PROBE_COLUMNS,
         Column("core_mhz", "number", "MHz", "the core's frequency just before and after"),
         Column(
             "others_ns",

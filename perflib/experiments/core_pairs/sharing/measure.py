@@ -16,26 +16,21 @@ from perflib.experiments.core_pairs.sharing import SharingParams
 from perflib.experiments.core_pairs.sharing.search import Search
 from perflib.experiments.core_pairs.sharing.table import Pair, SharingTable, pair_of
 from perflib.framework.experiment import Session
-from perflib.kernels import build, record
+from perflib.framework.siblings import alternated
+from perflib.kernels import build
 from perflib.machine.cpulist import format_cpus
 from perflib.machine.hardware.caches import caches
 from perflib.machine.hardware.topology import topology
 from perflib.measure.conditions import Conditions
-from perflib.measure.process import Out
 from perflib.measure.schedule import Columns
-from perflib.measure.workers import Workers, refused
+from perflib.measure.workers import Workers
 from perflib.model.errors import UserError
 from perflib.stats.interval import widest
 
-_ALTERNATION = record("sharing", "sharing_alternation")
-_ACCOUNT = record("sharing", "sharing_account")
-_NO_THREAD = 3  # of the stages in an answer
 _ALL_PAIRS = 8  # CPUs up to which every pair is tried
 _CHASED = {"l1": ("data", 1), "l2": ("unified", 2)}
 _PART_CHASED, _PART_READ = 0.5, 0.75  # of the cache; of an L2: together more than one
-_HELD_PERCENT = 90.0  # less, and the lower quartile of slices would be of both states
 _REST = 0.5  # of a trial's time, in which the CPUs are everybody's
-_GRACE_S = 10.0
 _MIN_S = 8.0
 
 
@@ -148,29 +143,26 @@ class SharingTrials(Workers):
     def _trial(
         self, listener: int, busy: Sequence[int], rest: Sequence[int], resource: str, seed: int
     ) -> dict[str, Any]:
-        params, (chased, read) = self._params, self._sizes[resource]
+        params = self._params
         started = time.monotonic()
-        answer, (found, account) = self[0].call(
-            "sharing_run", int(resource != "ports"),
-            np.array([listener, *busy, *rest], dtype=np.int64), len(busy), len(rest), chased, read,
-            round(params.alternate_ms * 1e6), params.alternations, seed,
-            Out(_ALTERNATION, params.alternations), Out(_ACCOUNT, 1), timeout_s=_GRACE_S,
-        )  # fmt: skip
+        used, held_percent, why = alternated(
+            self[0],
+            int(resource != "ports"),
+            [listener, *busy, *rest],
+            len(busy),
+            round(params.alternate_ms * 1e6),
+            params.alternations,
+            self._sizes[resource],
+            seed,
+        )
         time.sleep(_REST * (time.monotonic() - started))
         labels = {
             "listener_cpu": listener, "busy_cpus": format_cpus(busy),
             "else_cpus": format_cpus(rest), "resource": resource,
         }  # fmt: skip
-        used = found[(found["busy_ns"] > 0) & (found["quiet_ns"] > 0) & (found["chain_ratio"] > 0)]
-        held = 100 * float(account["held"][0])
-        why = refused("sharing", int(answer), _NO_THREAD)
-        if not why and account["moved"][0]:
-            why = "a thread migrated from its CPU"
-        if not why and (held < _HELD_PERCENT or not len(used)):
-            why = "other programs, or the hypervisor, kept a CPU from its thread"
         if why:
             self.problems[f"some trials are not used: {why}"] = None
-        if int(answer) or not len(used):
+        if not len(used):
             unknown = dict.fromkeys(("ratio", "busy_ns", "quiet_ns", "clock_ratio"), math.nan)
             more = {"alternations": 0, "held_percent": 0.0, "start_ns": time.monotonic_ns()}
             return labels | unknown | more | {"ok": False}
@@ -181,8 +173,8 @@ class SharingTrials(Workers):
             "quiet_ns": float(np.median(used["quiet_ns"])),
             "clock_ratio": float(np.median(used["chain_ratio"])),
             "alternations": len(used),
-            "held_percent": held,
-            "start_ns": int(found["start_ns"][0]),
+            "held_percent": held_percent,
+            "start_ns": int(used["start_ns"][0]),
             "ok": not why,
         }
 
