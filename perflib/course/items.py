@@ -214,7 +214,7 @@ class Code(Item):
 
 
 def number(answer: Any) -> float:
-    """An answer as a finite number.
+    """An answer as a finite number; of a text, a comma is its decimal point.
 
     Raises
     ------
@@ -222,11 +222,11 @@ def number(answer: Any) -> float:
         It is none.
     """
     try:
-        found = float(answer)
+        found = float(answer.replace(",", ".") if isinstance(answer, str) else answer)
     except (TypeError, ValueError):
         found = math.nan
     if not math.isfinite(found):
-        msg = f"{answer!r} is no number: give one, without its unit"
+        msg = f"{answer!r} is no number: give one like 2.5, without its unit"
         raise UserError(msg)
     return found
 

@@ -41,7 +41,7 @@ class Guess(widgets.VBox):
 
     def _clicked(self, _: object = None) -> None:
         try:
-            self.said.value = escape(self._keep(self.field.value.strip().replace(",", ".")))
+            self.said.value = escape(self._keep(self.field.value.strip()))
         except UserError as error:
             self.said.value = escape(str(error))
 
@@ -51,18 +51,28 @@ class Guess(widgets.VBox):
 
 
 class Question(widgets.VBox):
-    """A question and its answers; ``chosen`` is the key of the answer that was chosen."""
+    """A question and its answers; ``chosen`` is the key of the answer that was chosen.
 
-    def __init__(self, item: Choice, check: Callable[[str], Checked]) -> None:
+    ``keep`` is called with each that is chosen, ``check`` when the button is pressed.
+    """
+
+    def __init__(
+        self,
+        item: Choice,
+        chosen: str | None,
+        keep: Callable[[str], object],
+        check: Callable[[str], Checked],
+    ) -> None:
         self._item, self._check = item, check
         self.options = widgets.RadioButtons(
             options=[(f"{key}: {text}", key) for key, text in item.options.items()],
-            value=None,
+            value=chosen,
             layout=widgets.Layout(width="max-content", max_width="100%"),
         )
+        self.options.observe(lambda change: keep(change["new"]), "value")
         self.options.add_class("perflib-options")
         self.button = widgets.Button(description="Check", button_style="primary")
-        self.said = widgets.HTML()
+        self.said = widgets.HTML("" if chosen is None else "kept before")
         self.said.add_class("perflib-said")
         self.button.on_click(self._clicked)
         super().__init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -63,7 +64,7 @@ class Checked:
     def _words(self) -> str:
         mark = _MARKS.get(self.points / self.of if self.of else 1.0, "◐")
         mark = mark if self.answered else "○"
-        return f"{mark} {self.name}: {self.says} ({self.points:g} of {self.of:g})"
+        return f"{mark} {self.name}: {self.says} ({self.points:.3g} of {self.of:g})"
 
     def __repr__(self) -> str:
         hint = f"\n  hint: {self.hint}" if self.hint else ""
@@ -98,17 +99,19 @@ def _bundle(checked: Checked) -> dict[str, str]:
 class Lab:
     """One lesson, and what its student did: made by `lesson`.
 
-    A prediction is kept in a file next to the runs, with the time at which it was made: it is there
-    when the kernel was restarted, and whether it came before the measurement can be seen.
+    Predictions, choices and the wrong choices that were tried are kept in a file next to the runs:
+    they are there when the kernel was restarted. The file is that of the lesson in this folder: a
+    copy in another folder, of another student perhaps, begins without answers. A prediction has
+    the time at which it was made, so that whether it came before the measurement can be seen.
     """
 
     lesson: Lesson
+    folder: Path = field(default_factory=Path.cwd)
     _checked: dict[str, Checked] = field(default_factory=dict)
     _wrong: dict[str, int] = field(default_factory=dict)
-    _tried: dict[str, set[str]] = field(default_factory=dict)
-    _guesses: dict[str, dict[str, float]] = field(default_factory=dict)
+    _answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _unsaved: bool = False
     _opened: set[str] = field(default_factory=set)
-    _questions: dict[str, Question] = field(default_factory=dict)
     _written: set[str] = field(default_factory=set)
     _waiting: dict[str, list[tuple[Any, tuple[Any, ...]]]] = field(default_factory=dict)
 
@@ -192,8 +195,7 @@ class Lab:
 
     def guess(self, name: str) -> float | None:
         """The prediction that is kept under that name, if there is one."""
-        kept = self._kept().get(self._prediction(name).name)
-        return kept["guess"] if kept else None
+        return self._kept().get(self._prediction(name).name, {}).get("guess")
 
     def compare(self, name: str, *evidence: Any) -> Image | Line:
         """A figure: the prediction next to the interval that a run measured.
@@ -225,35 +227,41 @@ class Lab:
         raise UserError(choose("prediction", name, (item.name for item in predictions)))
 
     def _keep(self, name: str, guess: Any) -> str:
-        kept = self._kept() | {name: {"guess": number(guess), "at": time.time()}}
-        self._guesses[name] = kept[name]
+        value, before = number(guess), self._kept().get(name, {})
+        again = before.get("guess") == value  # a cell that runs twice predicts no later
+        where = self._save(name, before if again else {"guess": value, "at": time.time()})
+        return f"{where}: you predict {name} = {value:g} {self._prediction(name).unit}"
+
+    # --- keep --------------------------------------------------------------------------------
+
+    def _save(self, name: str, answer: dict[str, Any]) -> str:
+        """Keep an answer, and say for how long."""
+        self._answers = self._kept() | {name: answer}
         if _GRADED in os.environ:
-            return f"kept for this grade: you predict {name} = {number(guess):g}"
+            return "kept for this grade"
         path = self._file()
-        where = "kept"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path) as new:
-                new.write_text(json.dumps(kept))
+                new.write_text(json.dumps(self._answers))
         except OSError as error:
-            where = f"kept until the kernel ends ({error.strerror})"
-        return f"{where}: you predict {name} = {number(guess):g} {self._prediction(name).unit}"
+            self._unsaved = True
+            return f"kept until the kernel ends ({error.strerror})"
+        self._unsaved = False
+        return "kept"
 
-    def _kept(self) -> dict[str, dict[str, float]]:
-        if _GRADED in os.environ:  # what others wrote into a field here is no part of it
-            return self._guesses
+    def _kept(self) -> dict[str, dict[str, Any]]:
+        if _GRADED in os.environ or self._unsaved:  # what is on disk is no part of a grade
+            return self._answers
         try:
             kept = json_of(self._file().read_text())
-            found = {
-                str(name): {key: float(one[key]) for key in ("guess", "at")}
-                for name, one in kept.items()
-            }
+            return {str(name): _answer(one) for name, one in kept.items()}
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            found = {}  # none yet, or a damaged file: the student predicts again
-        return found | self._guesses
+            return self._answers  # none yet, or a damaged file
 
     def _file(self) -> Path:
-        return paths.data_dir() / "lessons" / f"{self.lesson.name}.json"
+        folder = hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:12]
+        return paths.data_dir() / "lessons" / f"{self.lesson.name}-{folder}.json"
 
     # --- check -------------------------------------------------------------------------------
 
@@ -271,9 +279,21 @@ class Lab:
         if not isinstance(item, Choice):
             msg = f"{name!r} has no answers to choose from: give lab.check({name!r}, ...) yours"
             raise UserError(msg)
-        asked = Question(item, lambda key: self._clicked(item, key))
-        self._questions[name] = asked
-        return asked
+        return Question(
+            item,
+            self._choice(item)["chosen"],
+            keep=lambda key: self._save(name, self._choice(item) | {"chosen": key}),
+            check=lambda key: self._clicked(item, key),
+        )
+
+    def _choice(self, item: Choice) -> dict[str, Any]:
+        """The answer that is chosen, if one is, and the wrong ones that were tried."""
+        kept = self._kept().get(item.name, {})
+        chosen = kept.get("chosen")
+        return {
+            "chosen": chosen if chosen in item.options else None,
+            "tried": [key for key in item.options if key in kept.get("tried", ())],
+        }
 
     def _clicked(self, item: Choice, key: str) -> Checked:
         """What a button's answer is worth: it counts where none is written."""
@@ -319,15 +339,15 @@ class Lab:
         if isinstance(item, Prediction):
             return self.guess(item.name), given
         answer, evidence = (given[0], given[1:]) if given else (None, ())
-        if answer is None and item.name in self._questions:
-            answer = self._questions[item.name].chosen
+        if answer is None and isinstance(item, Choice):
+            answer = self._choice(item)["chosen"]
         return answer, evidence
 
     def _judged(self, item: Item, answer: Any, evidence: tuple[Any, ...]) -> Checked:
         try:
             judged = item.judge(answer, *evidence)
-        except UserError as error:
-            judged = Judged(0.0, str(error))
+        except UserError as error:  # of another kind than asked: no try, and no hint to the answer
+            return Checked(item.name, 0.0, item.points, str(error))
         found = judged.share
         if isinstance(item, Choice):
             judged = self._first_try(item, answer, judged)
@@ -344,10 +364,11 @@ class Lab:
 
     def _first_try(self, item: Choice, answer: Any, judged: Judged) -> Judged:
         """Each wrong answer that was tried costs its share of the points."""
-        tried = self._tried.setdefault(item.name, set())
-        key = str(answer).strip().lower()
+        kept = self._choice(item)
+        key, tried = str(answer).strip().lower(), kept["tried"]
         if judged.share < 1.0:
-            tried.update({key} & item.options.keys())
+            if key in item.options and key not in tried:
+                self._save(item.name, kept | {"tried": [*tried, key]})
         elif tried:
             left = 1 - len(tried) / len(item.options)
             return Judged(left, f"{judged.says} (at try {len(tried) + 1})")
@@ -370,7 +391,7 @@ class Lab:
                 {
                     "name": item.name,
                     "kind": type(item).__name__.lower(),
-                    "points": done.points if done else 0.0,
+                    "points": round(done.points, 2) if done else 0.0,
                     "of": item.points,
                     "says": done.says if done else "not checked yet",
                 }
@@ -397,6 +418,17 @@ class Lab:
             return source
         said = f"the solution stays closed: lab.open({found['name']!r}) opens it"
         return [f"print({said!r})\n"]
+
+
+def _answer(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer as it is on disk: of a prediction, or of a choice."""
+    if "guess" in kept:
+        return {key: float(kept[key]) for key in ("guess", "at")}
+    chosen = kept["chosen"]
+    return {
+        "chosen": None if chosen is None else str(chosen),
+        "tried": [str(key) for key in kept["tried"]],
+    }
 
 
 def _provenance(evidence: tuple[Any, ...]) -> Mapping[str, Any]:

@@ -17,6 +17,10 @@ class PerflibError(Exception):
         """The text as a terminal may have it: a name in it is data (`perflib.model.escape`)."""
         return lines(super().__str__())
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the text, without perflib's own calls above it."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class UserError(PerflibError):
     """The request cannot be carried out; nothing was measured. Exit status 2."""

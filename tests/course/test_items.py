@@ -56,12 +56,12 @@ def test_a_prediction_earns_its_points_whatever_it_is(guess: float, words: str) 
 
 def test_a_prediction_where_the_run_cannot_tell() -> None:
     assert "nothing to compare: no knee" in REACH.judge("12", "no knee").says
-    assert REACH.judge(12).says == "you predict 12 KiB"
+    assert REACH.judge("12,5").says == "you predict 12.5 KiB"
 
 
 @pytest.mark.parametrize("answer", [math.nan, math.inf, "many", None, [1, 2], {}, np.zeros(3)])
 def test_what_is_no_number_is_no_prediction(answer: Any) -> None:
-    with pytest.raises(UserError, match="is no number: give one, without its unit"):
+    with pytest.raises(UserError, match="is no number: give one like 2.5, without"):
         REACH.judge(answer, Measured(1, 2, 3))
 
 

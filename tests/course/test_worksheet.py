@@ -73,6 +73,44 @@ def test_a_prediction_outlives_its_lab(lab: Lab) -> None:
     assert Lab(LESSON).guess("reach") == 64
 
 
+def test_a_choice_and_its_tries_outlive_their_lab(lab: Lab) -> None:
+    asked = lab.ask("4")
+    for key in ("a", "b"):
+        asked.options.value = key
+        asked.button.click()
+    later = Lab(LESSON)  # after a restart of the kernel, or in a second copy of the sheet
+    assert later.check("4", None).says == "yes (at try 2)"  # before its question is shown again
+    again = later.ask("4")
+    assert (again.chosen, again.said.value) == ("b", "kept before")
+    again.button.click()
+    assert later.score().set_index("name")["points"]["4"] == 0.5
+    assert Lab(LESSON).check("4", "b").points == 0.5  # written, too
+
+
+def test_a_copy_in_another_folder_begins_without_answers(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.predict("reach", 128, unit="KiB")
+    lab.check("4", "a")
+    lab.ask("4").options.value = "b"
+    monkeypatch.chdir(tmp_path)
+    assert lab.guess("reach") == 128  # the folder is that in which the lab was made
+    other = Lab(LESSON)
+    assert other.guess("reach") is None
+    assert other.ask("4").chosen is None
+    assert not other.check("4", None).answered
+    assert other.check("4", "b").right
+
+
+@pytest.mark.parametrize("content", ['{"4": {"chosen": ["b"], "tried": [5]}}', '{"4": {}}'])
+def test_what_is_no_option_is_not_chosen(content: str, lab: Lab, home: Path) -> None:
+    lab.check("4", "a")
+    (file,) = (home / "lessons").iterdir()
+    file.write_text(content)
+    assert Lab(LESSON).ask("4").chosen is None
+    assert Lab(LESSON).check("4", "b").right
+
+
 @pytest.mark.parametrize(
     "content",
     ["", "[]", "{", '{"reach": 5}', '{"reach": {"guess": "x", "at": 1}}', '{"reach": {}}', "\x00"],
@@ -97,17 +135,23 @@ def test_where_nothing_can_be_written_the_kernel_keeps_it(
     said = str(lab.predict("reach", 128, unit="KiB"))
     assert said.startswith("kept until the kernel ends (")
     assert lab.check("reach", run()).points == 0.5
+    lab.ask("4").options.value = "b"
+    assert lab.check("4", None).right
     assert Lab(LESSON).guess("reach") is None
 
 
-def test_what_nbgrader_runs_sees_no_prediction_of_others(
+def test_what_nbgrader_runs_sees_no_answer_of_others(
     lab: Lab, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.predict("reach", 128, unit="KiB")
+    lab.check("4", "a")
+    lab.ask("4").options.value = "b"
     before = [path.read_bytes() for path in (home / "lessons").iterdir()]
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     graded = Lab(LESSON)
     assert graded.guess("reach") is None
+    assert graded.check("4", None).points == 0
+    assert graded.check("4", "b").right
     graded.predict("reach", 7, unit="KiB")
     assert graded.check("reach", run()).points == 0.5
     assert Lab(LESSON).guess("reach") is None
@@ -125,6 +169,16 @@ def test_a_prediction_after_the_measurement_is_said_to_be_one(lab: Lab) -> None:
     for other in (late, recorded, run()):
         assert "after it was measured" not in lab.check("reach", other).says
     assert lab.check("reach", early).points == 0.5  # it is said, not punished
+
+
+def test_a_cell_that_runs_again_predicts_no_later(lab: Lab, home: Path) -> None:
+    lab.predict("reach", 100, unit="KiB")
+    (file,) = (home / "lessons").iterdir()
+    before = file.read_bytes()
+    Lab(LESSON).predict("reach", 100, unit="KiB")
+    assert file.read_bytes() == before
+    lab.predict("reach", 101, unit="KiB")
+    assert file.read_bytes() != before
 
 
 def test_names_and_units_are_those_of_the_lesson(lab: Lab) -> None:
@@ -169,7 +223,9 @@ def test_hints_advance_and_the_last_one_stays(lab: Lab) -> None:
     assert [lab.check("4", "a").hint for _ in range(3)] == ["first", "second", "second"]
     right = lab.check("4", "b")
     assert (right.points, right.hint, right.says) == (0.5, "", "yes (at try 2)")
-    assert lab.check("4", "x").says.startswith("unknown answer 'x'")
+    unread = lab.check("4", "x")  # which is no try
+    assert unread.says.startswith("unknown answer 'x'")
+    assert unread.hint == ""
 
 
 def test_each_wrong_answer_costs_its_share() -> None:
@@ -181,7 +237,6 @@ def test_each_wrong_answer_costs_its_share() -> None:
     assert lab.check("1", "d").points == 0.5
     lab.check("1", "c")
     assert lab.check("1", "d").points == 0.25
-    assert Lab(lab.lesson).check("1", "d").right
 
 
 def test_an_answer_given_by_a_button_counts(lab: Lab) -> None:
@@ -322,10 +377,11 @@ def test_in_a_kernel(
         assert said == [closed, "ran\n", closed]
 
 
-def test_the_file_holds_numbers_and_times_alone(lab: Lab, home: Path) -> None:
+def test_the_file_holds_answers_and_times_alone(lab: Lab, home: Path) -> None:
     lab.predict("reach", 128, unit="KiB")
+    lab.check("4", "a")
     (file,) = (home / "lessons").iterdir()
-    assert file.name == "made.json"
     kept = json.loads(file.read_text())
     assert set(kept["reach"]) == {"guess", "at"}
     assert kept["reach"]["at"] <= time.time()
+    assert kept["4"] == {"chosen": None, "tried": ["a"]}
