@@ -64,8 +64,8 @@ def with_siblings(samples: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         values = of_cpu.reindex(samples["cpu"].to_numpy()).set_axis(samples.index)
         samples = samples.assign(**{str(name): column for name, column in values.items()})
     said = (
-        f"no sibling was kept busy to calibrate the probes of CPUs {format_cpus(why)}, which show a "
-        f"busy one only where it came by: {'; '.join(dict.fromkeys(why.values()))}"
+        f"no sibling was kept busy to calibrate the probes of CPUs {format_cpus(why)}, which show "
+        f"a busy one only where it came by: {'; '.join(dict.fromkeys(why.values()))}"
     )
     return samples, [said] if why else []
 

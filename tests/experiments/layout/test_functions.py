@@ -224,7 +224,7 @@ def test_two_programs_are_recorded_function_by_function(tmp_path: Path) -> None:
         assert more["mix"] == 0
     else:
         assert more.isna().all()
-        assert any("nothing is simulated: valgrind" in one for one in run.problems)
+        assert any("nothing is simulated: valgrind" in one for one in run.provenance["problems"])
     lines = EXPERIMENT.derived(run)["lines"]()
     assert any(str(one).startswith("job.c:") for one in lines["function"])
     assert {one.of.name for one in EXPERIMENT.analyse(run)} >= {"gate", "functions", "outputs"}
