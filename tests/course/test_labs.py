@@ -62,7 +62,7 @@ def test_a_wrong_relation_earns_nothing_and_says_why(lesson: Lesson) -> None:
             checked = lab.check(item.name, answer, *evidence)
             assert checked.points == 0, (item.name, why)
             assert checked.says
-            assert checked.hint
+            assert checked.hint or checked.says.startswith("unknown")  # which is no try
 
 
 # --- relations -----------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ def test_typical_wrong_answers_earn_nothing_and_say_why(
             checked = lab.check(item.name, answer, *given)
             assert checked.points == 0, (item.name, answer)
             assert checked.says, item.name
-            assert checked.hint, item.name
+            assert checked.hint or checked.says.startswith("unknown"), item.name  # no try
 
 
 # --- functions to write --------------------------------------------------------------------------

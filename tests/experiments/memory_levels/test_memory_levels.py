@@ -17,6 +17,7 @@ from perflib.experiments.memory_levels.measure import sizes, warm_loads
 from perflib.experiments.memory_levels.table import MemoryTable
 from perflib.experiments.memory_levels.tables import pairs
 from perflib.experiments.memory_levels.trials import ArrayConfiguration, Trials
+from perflib.framework.brackets import SIBLING_COLUMNS
 from perflib.machine.settings.changes import settings
 from perflib.measure import arrays as memory_arrays
 from perflib.measure.arrays import SAMPLE, Arrays
@@ -357,7 +358,8 @@ def test_a_trial_that_fails_is_marked_and_reported_once(
         frame = pd.DataFrame(made.take(round_, 0))
         assert len(frame) == rows
         assert not frame["ok"].any()
-        assert set(frame.columns) | {"round", "position"} == {c.name for c in experiment.columns}
+        later = {"round", "position", *(one.name for one in SIBLING_COLUMNS)}
+        assert set(frame.columns) | later == {c.name for c in experiment.columns}
     assert made.violated == [FakeArrays.violated[0], f"4k on cpu{CPU}, in some trials: {says}"]
 
 

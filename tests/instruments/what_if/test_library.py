@@ -68,14 +68,21 @@ def test_without_a_target_nothing_is_delayed_and_the_files_are_named(program: st
 
 def test_a_function_is_found_with_what_it_calls(program: str, modules: tuple[str, ...]) -> None:
     (inner,) = functions("^critical$", modules)
-    done = run_trial([program], inner, 50)
-    assert 0 < done.target_samples <= done.samples
-    # Some 40 samples: their times scatter where other work takes the core between two of them.
-    assert done.delay_s == pytest.approx(0.5 * done.target_s, rel=0.3)
-    assert 0.01 < done.target_s <= done.cpu_s * 1.3
-    assert "sum 10" in done.ran.output
-    alone = run_trial([program], inner, 50, callers="none")
-    assert alone.target_samples < 0.75 * done.target_samples  # most is in what it calls
+    done, alone = ({"target": 0.0, "all": 0.0, "target_s": 0.0, "delay_s": 0.0} for _ in range(2))
+    for sums, callers in ((done, "stack"), (alone, "none")):
+        for _ in range(40):  # beside other work a trial has few samples
+            one = run_trial([program], inner, 50, callers=callers)
+            assert "sum 10" in one.ran.output
+            assert one.target_samples <= one.samples
+            sums["target"] += one.target_samples
+            sums["all"] += one.samples
+            sums["target_s"] += one.target_s
+            sums["delay_s"] += one.delay_s
+            if sums["all"] >= 40:
+                break
+    # Times of samples scatter where other work takes the core between two of them.
+    assert 0 < done["delay_s"] == pytest.approx(0.5 * done["target_s"], rel=0.3)
+    assert alone["target"] / alone["all"] < 0.75 * done["target"] / done["all"]  # what it calls
 
 
 def test_a_lock_on_the_heap_is_named_by_who_takes_it(
