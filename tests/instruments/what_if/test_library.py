@@ -69,7 +69,7 @@ def test_without_a_target_nothing_is_delayed_and_the_files_are_named(program: st
 def test_a_function_is_found_with_what_it_calls(program: str, modules: tuple[str, ...]) -> None:
     (inner,) = functions("^critical$", modules)
     done, alone = ({"target": 0.0, "all": 0.0, "target_s": 0.0, "delay_s": 0.0} for _ in range(2))
-    for sums, callers in ((done, "stack"), (alone, "none")):
+    for sums, callers in ((done, "dwarf"), (alone, "none")):
         for _ in range(40):  # beside other work a trial has few samples
             one = run_trial([program], inner, 50, callers=callers)
             assert "sum 10" in one.ran.output
@@ -121,9 +121,14 @@ def test_one_thread_is_never_delayed_and_its_gain_is_share_times_speedup() -> No
 @pytest.mark.parametrize("way", ["fork", "_exit"])
 def test_forks_and_early_exits(program: str, modules: tuple[str, ...], way: str) -> None:
     (target,) = functions("^spend$", modules)
-    done = run_trial([program, way], target, 50)
-    assert "sum 10" in done.ran.output
-    assert done.delay_s > 0
+    delay_s = 0.0
+    for _ in range(40):  # beside other work a trial may have no sample
+        done = run_trial([program, way], target, 50)
+        assert "sum 10" in done.ran.output
+        delay_s += done.delay_s
+        if delay_s > 0:
+            break
+    assert delay_s > 0
 
 
 def test_a_job_that_is_killed_is_an_error_and_nothing_stays(
