@@ -8,6 +8,8 @@
  *     CACHE   the listener chases pointers round a set of lines; the others read their own arrays
  *             again and again. With a set that an L1 (L2) holds, and arrays that only an L2 holds,
  *             the chase gets slower where they evict its lines: where they have that cache, too
+ *     MEMORY  all read arrays that no cache holds; each thread's own, touched by itself first, so
+ *             that it lies in the memory next to its core
  *
  * Kept constant: the listener's work, and the threads: a busy one does not sleep when it pauses, or
  * other programs would run there, and be as busy. The first group is busy in the states 1, 2, 5, 6
@@ -47,13 +49,15 @@ typedef struct {
   int64_t moved;   /* threads that did not end on their core */
   int64_t steps;   /* of the chase */
   int64_t at_line; /* where it ended */
+  int64_t chunks;  /* of LOAD_CHUNK bytes, read by all */
+  int64_t wrong;   /* those whose sum was not what it must be: or the compiler would read nothing */
 } sharing_account;
 
-/* Resources: 0 PORTS, 1 CACHE, with a chase through chase_bytes (lines of 64), arrays of
-   read_bytes. cpus: the listener, first cores of the first group, then second of the second.
-   0, or stage * 65536 + errno with the stages 1 argument (EINVAL;
-   ERANGE: too much), 2 memory, 3 core (EINVAL: offline, not allowed, or given twice), 4 thread, 5 a
-   thread that did not get to run in time. */
+/* Resources: 0 PORTS; 1 CACHE, with a chase through chase_bytes (lines of 64), arrays of
+   read_bytes; 2 MEMORY, where the listener reads chase_bytes. cpus: the listener, first cores of
+   the first group, then second of the second. 0, or stage * 65536 + errno with the stages 1
+   argument (EINVAL; ERANGE: too much), 2 memory, 3 core (EINVAL: offline, not allowed, or given
+   twice), 4 thread, 5 a thread that did not get to run in time. */
 int64_t sharing_run(int resource, const int64_t *cpus, int64_t first, int64_t second,
                     int64_t chase_bytes, int64_t read_bytes, int64_t half_ns, int64_t alternations,
                     uint64_t seed, sharing_alternation *found, sharing_account *account);
@@ -64,12 +68,12 @@ int64_t sharing_run(int resource, const int64_t *cpus, int64_t first, int64_t se
 #include "common/pinned.h"
 #include "common/text_pages.h"
 
-enum { PORTS, CACHE, RESOURCES };
+enum { PORTS, CACHE, MEMORY, RESOURCES };
 enum { CORE = TEXT_MAP + 1, THREAD, LATE };
-enum { LINE = 64, STEPS = 1000, PAUSES = 32, MOST_SLICES = 4096, LEAST_SLICES = 20 };
+enum { LINE = 64, STEPS = 1000, CHUNKS = 64, PAUSES = 32, MOST_SLICES = 4096, LEAST_SLICES = 20 };
 enum { POLL_NS = 50000, BEGIN_NS = 1000000, SPIN_NS = 200000, SETTLE_NS = 200000 };
 
-#define START_NS ((int64_t)500000000)
+#define START_NS ((int64_t)2000000000)
 #define MOST_NS ((int64_t)500000000)
 #define MOST_BYTES ((int64_t)1 << 30)
 
@@ -87,7 +91,7 @@ typedef struct {
   int group, cpu, moved; // group 0: the listener
   double held;
   unsigned char *memory;
-  int64_t steps, at_line;
+  int64_t bytes, chunk, chunks, wrong, steps, at_line, failed;
   int32_t work_ns[MOST_SLICES], chain_ns[MOST_SLICES];
 } sharer;
 
@@ -134,10 +138,17 @@ static double lower_quartile(int32_t *values, int64_t n) {
   return sum / (double)(3 * n / 8 - n / 8);
 }
 
+static void read_chunk(sharer *mine) {
+  double *at = (double *)(mine->memory + mine->chunk * LOAD_CHUNK);
+  mine->wrong += load_chunk(LOAD_READ, at, at, at, 0);
+  mine->chunks++;
+  mine->chunk = (mine->chunk + 1) % (mine->bytes / LOAD_CHUNK);
+}
+
 // Slices that lie wholly in a state, its first moments left out: the others have come by then.
 static void listen(sharer *mine) {
   sharing *all = mine->all;
-  const uint64_t *at = (const uint64_t *)mine->memory;
+  const uint64_t *at = all->resource == CACHE ? (const uint64_t *)mine->memory : NULL;
   double chain[2] = {0, 0};
   for (int64_t state = 0; state < 2 * all->alternations; state++) {
     int64_t begin_ns = all->begin_ns + state * all->half_ns + SETTLE_NS, n = 0;
@@ -149,9 +160,12 @@ static void listen(sharer *mine) {
       int64_t before_ns = clock_ns();
       if (all->resource == PORTS) {
         bracket_fill_ports();
-      } else {
+      } else if (all->resource == CACHE) {
         at = chase(at);
         mine->steps += STEPS;
+      } else {
+        for (int i = 0; i < CHUNKS; i++)
+          read_chunk(mine);
       }
       int64_t middle_ns = clock_ns();
       core_add(BRACKET_ADDITIONS / CORE_ADDITIONS);
@@ -176,22 +190,19 @@ static void listen(sharer *mine) {
 
 // --- the others ----------------------------------------------------------------------------------
 
-static void be_busy(sharer *mine, int64_t *chunk) {
-  if (mine->all->resource == PORTS) {
+static void be_busy(sharer *mine) {
+  if (mine->all->resource == PORTS)
     bracket_fill_ports();
-    return;
-  }
-  double *at = (double *)(mine->memory + *chunk * LOAD_CHUNK);
-  load_chunk(LOAD_READ, at, at, at, 0);
-  *chunk = (*chunk + 1) % (mine->all->read_bytes / LOAD_CHUNK);
+  else
+    read_chunk(mine);
 }
 
 static void alternate(sharer *mine) {
   sharing *all = mine->all;
-  int64_t now_ns, chunk = 0;
+  int64_t now_ns;
   while ((now_ns = clock_ns()) < all->end_ns) {
     if (group_busy((now_ns - all->begin_ns) / all->half_ns) == mine->group)
-      be_busy(mine, &chunk);
+      be_busy(mine);
     else
       for (int i = 0; i < PAUSES; i++)
         spin_pause();
@@ -200,9 +211,37 @@ static void alternate(sharer *mine) {
 
 // --- all of them ---------------------------------------------------------------------------------
 
+static int64_t prepare(sharer *mine) {
+  sharing *all = mine->all;
+  if (all->resource == PORTS)
+    return 0;
+  mine->bytes = mine->group == 0 ? all->chase_bytes : all->read_bytes;
+  size_t bytes = (size_t)mine->bytes;
+  mine->memory = text_map(text_round_up(bytes), PROT_READ | PROT_WRITE);
+  if (mine->memory == NULL)
+    return text_failed(TEXT_MAP, errno);
+  // Huge pages where there are any: a second-level TLB has room for less than an L2.
+  (void)!madvise(mine->memory, text_round_up(bytes), MADV_HUGEPAGE);
+  if (mine->group != 0 || all->resource == MEMORY) {
+    for (size_t i = 0; i < bytes / LOAD_CHUNK; i++) {
+      double *at = (double *)(mine->memory + i * LOAD_CHUNK);
+      for (int k = 0; k < LOAD_DOUBLES; k++)
+        at[k] = load_b(k);
+    }
+    return 0;
+  }
+  uint32_t lines = (uint32_t)(bytes / LINE), *order = malloc(lines * sizeof *order);
+  if (order == NULL)
+    return text_failed(TEXT_MAP, ENOMEM);
+  lay_chase(mine->memory, lines, order, all->seed);
+  free(order);
+  return 0;
+}
+
 static void *sharer_main(void *argument) {
   sharer *mine = argument;
   sharing *all = mine->all;
+  mine->failed = prepare(mine);
   __atomic_fetch_add(&all->ready, 1, __ATOMIC_RELEASE);
   int64_t begin_ns;
   while ((begin_ns = __atomic_load_n(&all->begin_ns, __ATOMIC_ACQUIRE)) == 0)
@@ -224,32 +263,6 @@ static void *sharer_main(void *argument) {
   return NULL;
 }
 
-static int64_t prepare(sharer *mine) {
-  sharing *all = mine->all;
-  if (all->resource == PORTS)
-    return 0;
-  size_t bytes = (size_t)(mine->group == 0 ? all->chase_bytes : all->read_bytes);
-  mine->memory = text_map(text_round_up(bytes), PROT_READ | PROT_WRITE);
-  if (mine->memory == NULL)
-    return text_failed(TEXT_MAP, errno);
-  // Huge pages where there are any: a second-level TLB has room for less than an L2.
-  (void)!madvise(mine->memory, text_round_up(bytes), MADV_HUGEPAGE);
-  if (mine->group != 0) {
-    for (size_t i = 0; i < bytes / LOAD_CHUNK; i++) {
-      double *at = (double *)(mine->memory + i * LOAD_CHUNK);
-      for (int k = 0; k < LOAD_DOUBLES; k++)
-        at[k] = load_b(k);
-    }
-    return 0;
-  }
-  uint32_t lines = (uint32_t)(bytes / LINE), *order = malloc(lines * sizeof *order);
-  if (order == NULL)
-    return text_failed(TEXT_MAP, ENOMEM);
-  lay_chase(mine->memory, lines, order, all->seed);
-  free(order);
-  return 0;
-}
-
 static int64_t run_all(sharing *all, sharer *threads, const int64_t *cpus, int64_t n) {
   sigset_t every, before;
   sigfillset(&every);
@@ -267,6 +280,8 @@ static int64_t run_all(sharing *all, sharer *threads, const int64_t *cpus, int64
       failed = text_failed(LATE, ETIMEDOUT);
     sleep_until(clock_ns() + POLL_NS);
   }
+  for (int64_t i = 0; i < n && !failed; i++)
+    failed = threads[i].failed;
   int64_t begin_ns = clock_ns() + BEGIN_NS;
   all->end_ns = failed ? begin_ns - 1 : begin_ns + 2 * all->alternations * all->half_ns;
   __atomic_store_n(&all->begin_ns, begin_ns, __ATOMIC_RELEASE);
@@ -279,7 +294,8 @@ static int64_t check(const sharing *all, const int64_t *cpus, int64_t first, int
   if (all->resource < 0 || all->resource >= RESOURCES || cpus == NULL || first < 1 || second < 0 ||
       all->half_ns < 2 * SETTLE_NS || all->alternations < 1)
     return text_failed(TEXT_ARGUMENT, EINVAL);
-  if (all->resource == CACHE && (all->chase_bytes < LINE || all->read_bytes < LOAD_CHUNK))
+  if (all->resource != PORTS && (all->chase_bytes < (all->resource == CACHE ? LINE : LOAD_CHUNK) ||
+                                 all->read_bytes < LOAD_CHUNK))
     return text_failed(TEXT_ARGUMENT, EINVAL);
   if (first > PINNED_MOST || second > PINNED_MOST || all->half_ns > MOST_NS ||
       all->alternations > MOST_NS / all->half_ns / 2 || all->chase_bytes > MOST_BYTES ||
@@ -313,21 +329,21 @@ int64_t sharing_run(int resource, const int64_t *cpus, int64_t first, int64_t se
   sharer *threads = calloc((size_t)n, sizeof *threads);
   if (threads == NULL)
     return text_failed(TEXT_MAP, ENOMEM);
-  for (int64_t i = 0; i < n && !failed; i++) {
+  for (int64_t i = 0; i < n; i++) {
     threads[i].all = &all;
     threads[i].cpu = (int)cpus[i];
     threads[i].group = i == 0 ? 0 : i <= first ? 1 : 2;
-    failed = prepare(&threads[i]);
   }
-  if (!failed)
-    failed = run_all(&all, threads, cpus, n);
+  failed = run_all(&all, threads, cpus, n);
   *account = (sharing_account){.held = 1, .steps = threads[0].steps, .at_line = threads[0].at_line};
   for (int64_t i = 0; i < n; i++) {
     account->moved += threads[i].moved;
+    account->chunks += threads[i].chunks;
+    account->wrong += threads[i].wrong;
     if (i > 0 && threads[i].held < account->held)
       account->held = threads[i].held;
     if (threads[i].memory != NULL)
-      munmap(threads[i].memory, text_round_up((size_t)(i == 0 ? chase_bytes : read_bytes)));
+      munmap(threads[i].memory, text_round_up((size_t)threads[i].bytes));
   }
   free(threads);
   return failed;

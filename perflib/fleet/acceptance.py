@@ -49,7 +49,7 @@ BATTERY: Mapping[str, Mapping[str, Any]] = {
     },
     "memory_load": {"budget_s": 8.0, "rates": [80.0], "kinds": ["read"], "array_mib": 256},
     "coherence": {"budget_s": 8.0, "detail": "planned"},
-    "sharing": {"budget_s": 6.0},
+    "sharing": {"budget_s": 6.0, "resources": ["ports", "l1", "l2"]},
 }
 """What is measured, about a minute together; `perflib fleet plan --acceptance` plans the same."""
 _ABSOLUTE = "correctness"  # needs no farm: a result is right or wrong

@@ -122,6 +122,8 @@ def alternated(
     why = refused("sharing", int(answer), _NO_THREAD)
     if not why and account["moved"][0]:
         why = "a thread migrated from its CPU"
+    if not why and account["wrong"][0]:
+        why = f"{account['wrong'][0]} sums of memory that was read were wrong"
     if not why and (held_percent < _HELD_PERCENT or not len(used)):
         why = TAKEN
     return used, held_percent, why

@@ -19,7 +19,7 @@ ALTERNATION, ACCOUNT = (
     record("sharing", "sharing_account"),
 )
 CPUS = sorted(os.sched_getaffinity(0))
-PORTS, CACHE = range(2)
+PORTS, CACHE, MEMORY = range(3)
 ARGUMENT, CORE = 1 << 16, 3 << 16
 LINES, NO_CPU = 256, 16383
 
@@ -64,14 +64,16 @@ def test_the_chase_ends_where_its_seed_and_steps_say(kernel: Kernel) -> None:
 
 
 @needs_two_cpus
-@pytest.mark.parametrize("resource", [PORTS, CACHE])
+@pytest.mark.parametrize("resource", [PORTS, CACHE, MEMORY])
 def test_each_state_is_timed_where_nobody_keeps_the_cores(kernel: Kernel, resource: int) -> None:
     answer, found, account = run(kernel, resource=resource, alternations=10)
     assert answer == 0
     assert 0 <= account["held"] <= 1.01
     seen = found[(found["quiet_ns"] > 0) & (found["busy_ns"] > 0)]
     assert len(seen) > 0 or account["held"] < 0.9
-    assert (account["steps"] == 0) == (resource == PORTS)
+    assert (account["steps"] > 0) == (resource == CACHE)
+    assert (account["chunks"] > 0) == (resource != PORTS)
+    assert account["wrong"] == 0
 
 
 @pytest.mark.arm64
@@ -79,11 +81,12 @@ def test_each_state_is_timed_where_nobody_keeps_the_cores(kernel: Kernel, resour
     ("given", "answer"),
     [
         ({"resource": -1}, ARGUMENT + errno.EINVAL),
-        ({"resource": 2}, ARGUMENT + errno.EINVAL),
+        ({"resource": 3}, ARGUMENT + errno.EINVAL),
         ({"first": 0}, ARGUMENT + errno.EINVAL),
         ({"second": -1}, ARGUMENT + errno.EINVAL),
         ({"chase_bytes": 0}, ARGUMENT + errno.EINVAL),
         ({"read_bytes": 64}, ARGUMENT + errno.EINVAL),
+        ({"resource": MEMORY, "chase_bytes": 64}, ARGUMENT + errno.EINVAL),
         ({"half_ns": 1000}, ARGUMENT + errno.EINVAL),
         ({"alternations": 0}, ARGUMENT + errno.EINVAL),
         ({"half_ns": 100_000_000}, ARGUMENT + errno.ERANGE),

@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 
 from pydantic import model_validator
 
-from perflib.experiments.core_pairs.sharing.claims import CLAIMS
+from perflib.experiments.core_pairs.sharing.claims import CLAIMS, RESOURCES
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import (
     Cores,
@@ -30,8 +30,6 @@ from perflib.machine.hardware.topology import topology
 
 __all__ = ["RESOURCES", "Sharing", "SharingParams", "experiment"]
 
-RESOURCES = ("ports", "l1", "l2")
-"""What two CPUs may share: the execution ports of a core, its first- and second-level cache."""
 _MOST_MS = 300.0  # of a trial: nothing else runs on its CPUs meanwhile
 
 
@@ -49,10 +47,16 @@ class SharingParams(Params):
     precision_percent: float = precision(2.0, "the half-width of each slow-down is below this")
     resources: Words = parameter(
         list(RESOURCES),
-        "what they may share: ports (of a core: its hardware threads do), l1, l2 (caches)",
+        "what they may share: ports (of a core: its hardware threads do), l1, l2, l3 (caches), "
+        "memory (bandwidth)",
     )
     alternate_ms: float = parameter(
-        10.0, "for how long the others are busy, and pause, by turns", "ms", ge=2, le=100
+        10.0,
+        "for how long the others are busy, and pause, by turns (for l3 and memory: 50 ms, three "
+        "times)",
+        "ms",
+        ge=2,
+        le=100,
     )
     alternations: int = parameter(6, "how often, in a trial", ge=1, le=75)
     fifo_priority: int | None = parameter(
@@ -92,7 +96,7 @@ class Sharing(Experiment, about=__file__):
         key("listener_cpu", "integer", "the CPU whose work is timed"),
         Column("busy_cpus", "text", "", "CPUs that are busy and pause by turns, as 0-3,8", True),
         Column("else_cpus", "text", "", "those busy while these pause; empty: none"),
-        key("resource", "text", "what they may share: ports, l1, l2", values=RESOURCES),
+        key("resource", "text", "ports, a cache by its level, or memory", values=RESOURCES),
         Column(
             "ratio", "number", "", "time of the work while busy_cpus are busy, over that while "
             "not: median over alternations", True, "measured",

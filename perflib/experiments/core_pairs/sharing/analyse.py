@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from perflib.experiments.core_pairs.analyse import kernel_siblings
-from perflib.experiments.core_pairs.sharing.claims import ALONE, MOVED, NAMED, SHARED
+from perflib.experiments.core_pairs.sharing.claims import ALONE, CACHES, MOVED, NAMED, SHARED
 from perflib.experiments.core_pairs.sharing.table import Pair, SharingTable
 from perflib.framework.levels import levels_table
 from perflib.machine.cpulist import parse_cpus
@@ -25,13 +25,16 @@ _SHARE = {
     "ports": "are threads of one core",
     "l1": "share a first-level cache",
     "l2": "share a second-level cache",
+    "l3": "share a third-level cache",
+    "memory": "take memory bandwidth from each other",
 }
 _SHARE_NOT = {
     "ports": "are on two cores",
     "l1": "have a first-level cache each",
     "l2": "have a second-level cache each",
+    "l3": "have a third-level cache each",
+    "memory": "take little memory bandwidth from each other",
 }
-_CACHES = {"l1": ("data", 1), "l2": ("unified", 2)}
 _MOST_NAMED = 3  # cases in a sentence; the evidence has all
 _LEAST_PARTS = 8  # rounds, in which a change could show
 
@@ -163,14 +166,14 @@ def named_by_kernel(run: Run, table: SharingTable) -> dict[tuple[Pair, str], boo
             if (cache["kind"], cache["level"]) == place
             for text in cache["shared_by"]
         ]
-        for what, place in _CACHES.items()
+        for what, place in CACHES.items()
     }
     found: dict[tuple[Pair, str], bool | None] = {}
     for pair, what in table.pairs:
         named: bool | None = None
         if what == "ports":
             named = pair[1] in siblings[pair[0]] if pair[0] in siblings else None
-        elif set(pair) <= set().union(*groups[what]):
+        elif set(pair) <= set().union(*groups.get(what, [])):
             named = any(set(pair) <= group for group in groups[what])
         found[pair, what] = named
     return found

@@ -13,7 +13,10 @@ from matplotlib.patches import Patch, Rectangle
 from perflib.experiments.core_pairs.sharing.analyse import tables
 from perflib.model.run import Run
 
-_TITLES = {"ports": "Execution ports", "l1": "First-level cache", "l2": "Second-level cache"}
+_TITLES = {
+    "ports": "Execution ports", "l1": "First-level cache", "l2": "Second-level cache",
+    "l3": "Third-level cache", "memory": "Memory bandwidth",
+}  # fmt: skip
 _LEAST_PERCENT = 50.0  # of the colours: or noise would look like a pattern
 _MOST_WRITTEN, _MOST_LABELS = 10, 24
 

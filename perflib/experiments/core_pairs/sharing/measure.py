@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from perflib.experiments.core_pairs.sharing import SharingParams
+from perflib.experiments.core_pairs.sharing.claims import CACHES
 from perflib.experiments.core_pairs.sharing.search import Search
 from perflib.experiments.core_pairs.sharing.table import Pair, SharingTable, pair_of
 from perflib.framework.experiment import Session
@@ -28,8 +29,11 @@ from perflib.model.errors import UserError
 from perflib.stats.interval import widest
 
 _ALL_PAIRS = 8  # CPUs up to which every pair is tried
-_CHASED = {"l1": ("data", 1), "l2": ("unified", 2)}
-_PART_CHASED, _PART_READ = 0.5, 0.75  # of the cache; of an L2: together more than one
+_CACHE = 1  # of sharing.c: the resource
+_KINDS = {"ports": 0, "memory": 2}
+_LONG = ("l3", "memory")  # it takes tens of ms to fill them
+_LONG_HALF_MS, _LONG_ALTERNATIONS = 50.0, 3
+_MOST_BYTES = 48 << 20  # of a cache that is filled so
 _REST = 0.5  # of a trial's time, in which the CPUs are everybody's
 _MIN_S = 8.0
 
@@ -47,13 +51,12 @@ def plan(params: SharingParams) -> dict[str, Any]:
         msg = f"cores: sharing needs two CPUs, and {params.cores!r} is only cpu{cores[0]}"
         raise UserError(msg)
     sizes, notes = {}, []
-    second = _size_bytes("unified", 2, cores)
     for resource in dict.fromkeys(params.resources):
-        size = _size_bytes(*_CHASED[resource], cores) if resource in _CHASED else 0
-        if resource in _CHASED and not (size and second):
-            notes.append(f"{resource} is left out: the machine does not report that cache")
-            continue
-        sizes[resource] = [int(_PART_CHASED * size), int(_PART_READ * second)]
+        mine, why = _sizes(resource, cores)
+        if why:
+            notes.append(f"{resource} is left out: {why}")
+        else:
+            sizes[resource] = mine
     if not sizes:
         msg = f"resources: nothing is left to try: {'; '.join(notes)}"
         raise UserError(msg)
@@ -67,6 +70,25 @@ def plan(params: SharingParams) -> dict[str, Any]:
     build("sharing")  # what cannot be compiled fails here
     pairs = _every(cores) if every else _named(cores)
     return {"cores": cores, "pairs": pairs, "halve": not every, "sizes": sizes, "notes": notes}
+
+
+def _sizes(resource: str, cores: Sequence[int]) -> tuple[list[int], str]:
+    """Bytes that the listener chases or reads, and that the others read; why it is left out."""
+    if resource == "ports":
+        return [0, 0], ""
+    l1, l2, l3 = (_size_bytes(*place, cores) for place in CACHES.values())
+    last = l3 or l2
+    if not (l2 and {"l1": l1, "l3": l3}.get(resource, last)):
+        return [], "the machine does not report that cache"
+    if resource in _LONG and last > _MOST_BYTES:
+        return [], f"a trial does not fill {last >> 20} MiB of cache"
+    return {
+        # Of one cache together more than all, while what each has fits.
+        "l1": [l1 // 2, l2 * 3 // 4],
+        "l2": [l2 // 2, l2 * 3 // 4],
+        "l3": [l3 // 2, l3 * 3 // 4],
+        "memory": [2 * last, 2 * last],
+    }[resource], ""
 
 
 def _size_bytes(kind: str, level: int, cores: Sequence[int]) -> int:
@@ -87,6 +109,9 @@ def _named(cores: Sequence[int]) -> list[Pair]:
     places, found = topology(measured=False), set()
     groups = [places.cpu(cpu).siblings for cpu in cores]
     groups += [one.shared_cpus for one in caches() if one.level <= 2]  # private ones
+    shared = [sorted({*one.shared_cpus} & {*cores}) for one in caches() if one.level > 2]
+    groups += [one[:2] for one in shared]  # of each two, and one with the next group's
+    groups.append([one[0] for one in shared if one])
     for group in groups:
         here = sorted(set(group) & set(cores))
         found |= {pair_of(one, other) for one, other in itertools.pairwise(here)}
@@ -143,15 +168,15 @@ class SharingTrials(Workers):
     def _trial(
         self, listener: int, busy: Sequence[int], rest: Sequence[int], resource: str, seed: int
     ) -> dict[str, Any]:
-        params = self._params
+        params, long = self._params, resource in _LONG
         started = time.monotonic()
         used, held_percent, why = alternated(
             self[0],
-            int(resource != "ports"),
+            _KINDS.get(resource, _CACHE),
             [listener, *busy, *rest],
             len(busy),
-            round(params.alternate_ms * 1e6),
-            params.alternations,
+            round(1e6 * (_LONG_HALF_MS if long else params.alternate_ms)),
+            _LONG_ALTERNATIONS if long else params.alternations,
             self._sizes[resource],
             seed,
         )

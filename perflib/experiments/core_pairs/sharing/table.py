@@ -9,13 +9,13 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from perflib.experiments.core_pairs.sharing.claims import RESOURCES
 from perflib.framework.samples import in_order, round_starts, usable
 from perflib.machine.cpulist import parse_cpus
 from perflib.stats.interval import NO_INTERVAL, Interval, percent
 from perflib.stats.intervals import Floats, batch_means, t_interval, t_intervals, time_batches
 
 Pair = tuple[int, int]
-RESOURCES = ("ports", "l1", "l2")
 _MIN_PART = 4  # rounds: of fewer an interval decides nothing
 _MIN_ROUNDS = 3  # of two, one pair of hundreds would agree by chance
 _FAR = 4.0  # robust standard deviations

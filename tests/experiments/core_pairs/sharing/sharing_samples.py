@@ -18,7 +18,7 @@ from perflib.measure.schedule import frame_of, round_order
 from tests.experiments.made_once import made_once
 
 Groups = Sequence[Sequence[int]]
-SLOWER = {"ports": 0.4, "l1": 1.0, "l2": 0.6}
+SLOWER = {"ports": 0.4, "l1": 1.0, "l2": 0.6, "l3": 0.5, "memory": 0.3}
 _TRIAL_S = 0.18
 
 
@@ -32,10 +32,12 @@ class Host:
 
     def __init__(
         self, seed: int, cores: Groups, l2: Groups = (), noise: float = 0.01,
-        neighbours: float = 0.1,
+        neighbours: float = 0.1, dies: Groups = (), nodes: Groups = (),
     ) -> None:  # fmt: skip
         self._generator = np.random.default_rng(seed)
-        self._groups = {"ports": cores, "l1": cores, "l2": [*cores, *l2]}
+        self._groups = {
+            "ports": cores, "l1": cores, "l2": [*cores, *l2], "l3": dies, "memory": nodes,
+        }  # fmt: skip
         self._noise, self._neighbours = noise, neighbours
         self.clock = [0.0]  # s; hosts one after the other may have one
 
@@ -103,18 +105,19 @@ def samples(
     rounds: int = 16,
     moved: Groups | None = None,
     moves_at: int = 8,
-    **noise: float,
+    resources: Sequence[str] = ("ports", "l1", "l2"),
+    **more: Any,
 ) -> pd.DataFrame:
     """A run over all pairs; from the round ``moves_at`` on the cores are ``moved``."""
-    host = Host(seed, cores, l2, **noise)
-    after = Host(seed + 1000, cores if moved is None else moved, l2, **noise)
+    host = Host(seed, cores, l2, **more)
+    after = Host(seed + 1000, cores if moved is None else moved, l2, **more)
 
     after.clock = host.clock
     hosts = [host] * moves_at + [after] * max(0, rounds - moves_at)
     every = [(a, b) for a in range(cpus) for b in range(a + 1, cpus)]
     return run_through(
         range(cpus), hosts, rounds=rounds, pairs=every, halve=False,
-        resources=("ports", "l1", "l2"), seed=seed,
+        resources=resources, seed=seed,
     )[0]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from perflib.experiments import get
 from perflib.experiments.core_pairs.sharing import RESOURCES, measure
 from perflib.experiments.core_pairs.sharing import table as tables
 from perflib.experiments.core_pairs.sharing.table import SharingTable
+from perflib.machine.hardware.caches import Cache
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from tests.experiments.core_pairs.sharing.sharing_samples import (
@@ -81,6 +83,20 @@ def test_a_cluster_shares_its_second_level_cache_and_nothing_else() -> None:
     assert said["kernel"].verdict == "supported"
 
 
+def test_dies_and_nodes_are_told_from_cores() -> None:
+    """Two dies on a node: each has its third-level cache, both the memory."""
+    dies, nodes = [(0, 1), (2, 3)], [(0, 1, 2, 3)]
+    for seed in range(5):
+        rows = samples(seed, resources=("ports", "l3", "memory"), dies=dies, nodes=nodes)
+        said = found(rows)
+        named = {one for one in supported(said.values()) if one != "kernel"}
+        every = {f"cpu{a} and cpu{b}" for a in range(4) for b in range(a + 1, 4)}
+        wanted = {"cpu0 and cpu1: l3", "cpu2 and cpu3: l3"} | {f"{one}: memory" for one in every}
+        assert named == wanted
+    assert "take memory bandwidth from each other" in said["cpu0 and cpu3: memory"].plain
+    assert "have a third-level cache each" in said["cpu0 and cpu3: l3"].plain
+
+
 def test_a_lower_clock_is_not_taken_for_a_sibling() -> None:
     rows = samples(5)
     slow = rows.assign(ratio=rows["ratio"] * 1.3, clock_ratio=1.3 * np.sqrt(rows["ratio"]))
@@ -121,13 +137,12 @@ def test_one_odd_trial_is_no_change_and_no_sibling() -> None:
 def test_the_table_and_the_figure_have_each_pair() -> None:
     run = made_run(EXPERIMENT, samples(8, cores=[(0, 1)]), {"machine": machine([(0, 1)], (), 4)})
     table = EXPERIMENT.derived(run)["pairs"]()
-    assert len(table) == 6 * len(RESOURCES)
-    assert (table["kernel"] == "one").sum() == len(RESOURCES)
+    assert len(table) == 6 * 3
+    assert (table["kernel"] == "one").sum() == 3
     axes = EXPERIMENT.figures(run)["pairs"].axes
     assert [one.get_title() for one in axes][:3] == [
         "Execution ports", "First-level cache", "Second-level cache"
     ]  # fmt: skip
-    assert tables.RESOURCES == RESOURCES
 
 
 # --- many CPUs -----------------------------------------------------------------------------------
@@ -201,9 +216,32 @@ def test_caches_that_are_not_reported_are_left_out(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(measure, "caches", lambda: ())
     made = EXPERIMENT.plan(EXPERIMENT.params({"cores": CPUS[:2]}))
     assert list(made["sizes"]) == ["ports"]
-    assert len(made["notes"]) == 2
+    assert len(made["notes"]) == 4
     with pytest.raises(UserError, match="nothing is left to try"):
         EXPERIMENT.plan(EXPERIMENT.params({"cores": CPUS[:2], "resources": ["l2"]}))
+
+
+@needs_two_cpus
+def test_shared_memory_is_filled_where_a_trial_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A last-level cache of 16 MiB is tried, one of 480 MiB is left out, with a sentence."""
+
+    def reported(l3_mib: int) -> None:
+        one = Cache(1, "data", 32 << 10, 8, 64, 64, tuple(CPUS))
+        every = one, replace(one, kind="unified", level=2, size_bytes=1 << 20)
+        last = replace(one, kind="unified", level=3, size_bytes=l3_mib << 20)
+        monkeypatch.setattr(measure, "caches", lambda: (*every, last))
+
+    reported(16)
+    sizes = EXPERIMENT.plan(EXPERIMENT.params({"cores": CPUS[:2]}))["sizes"]
+    assert sizes["l3"] == [8 << 20, 12 << 20]
+    assert sizes["memory"] == [32 << 20, 32 << 20]
+    run = EXPERIMENT.measure(EXPERIMENT.params(short(resources=["l3", "memory"])))
+    assert {*run.samples["resource"]} == {"l3", "memory"}
+    assert not run.samples["ok"].any() or SharingTable(run.samples).pairs
+    reported(480)
+    made = EXPERIMENT.plan(EXPERIMENT.params({"cores": CPUS[:2]}))
+    assert list(made["sizes"]) == ["ports", "l1", "l2"]
+    assert made["notes"][0] == "l3 is left out: a trial does not fill 480 MiB of cache"
 
 
 def short(**given: Any) -> dict[str, Any]:
