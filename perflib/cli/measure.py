@@ -120,7 +120,6 @@ def given_by(command: Sequence[str], **options: Any) -> dict[str, Any]:
 
 
 def _finished(experiment: Experiment, done: Run, recorded: str | None, as_json: bool) -> None:
-    from perflib.model.run import recording_of
     from perflib.store.run_files import saved_path
 
     with working(f"analysis of {experiment.name}"):
@@ -135,7 +134,7 @@ def _finished(experiment: Experiment, done: Run, recorded: str | None, as_json: 
         show(str(path))
         if recorded is not None:
             title = done.provenance["recording"]["title"]
-            show(f"nothing was measured: recorded on {recording_of(done)}: {title}")
+            show(f"nothing was measured: {title}")
     print_findings(findings)
     return problems(done)
 

@@ -285,8 +285,12 @@ def print_findings(findings: Sequence[Finding]) -> None:
         return
     if not verbose():
         order = ("supported", "refuted", "inconclusive")
-        for one in sorted(statements(findings), key=lambda one: order.index(one.verdict)):
-            show(one.sentence, f"  {_VERDICTS[one.kind][one.verdict]:7s}  ")
+        said = sorted(statements(findings), key=lambda one: order.index(one.verdict))
+        head, texts = sentences.recorded_apart([one.sentence for one in said])
+        if head:
+            show(f"{head}:")
+        for one, text in zip(said, texts, strict=True):
+            show(text, f"  {_VERDICTS[one.kind][one.verdict]:7s}  ")
         return
     for finding in findings:
         word = _VERDICTS[finding.kind][finding.verdict]

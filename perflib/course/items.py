@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import random
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from perflib.model.errors import UserError, choose
 _NEAR = 2.0  # times too large or too small: nearly right
 _FACTOR = 1.1  # a prediction this close to an end of the interval counts as within it
 _CASES = 40
+_SHORT = reprlib.Repr()  # of a case: a trace of hundreds of pages hides what follows it
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 12
 _T = TypeVar("_T")
 _WHOLE = 1000  # from here on, numbers are shown without decimals
 
@@ -255,4 +258,4 @@ def _same(found: Any, expected: Any) -> bool:
 
 
 def _call(case: tuple[Any, ...]) -> str:
-    return f"your function({', '.join(map(repr, case))})"
+    return f"your function({', '.join(map(_SHORT.repr, case))})"

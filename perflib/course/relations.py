@@ -9,6 +9,7 @@ import math
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from perflib.course.items import Judged, Measured, agree, number
@@ -83,7 +84,7 @@ def verdict(*claims: str, **about: Any) -> Callable[..., Judged]:
             raise UserError(choose("verdict", str(answer), _VERDICTS))
         finding = _finding(run, claims, about)
         right = finding.verdict if finding else "inconclusive"
-        why = finding.plain if finding else "this run has no estimate of it"
+        why = sentence(finding) if finding else "this run has no estimate of it"
         if given == right:
             return Judged(1.0, f"{right}: {why}")
         return Judged(0.0, f"{given} does not follow from the interval: {why}")
@@ -183,8 +184,8 @@ def near(low: float, high: float, right: str, wrong: str) -> Callable[..., Judge
     return holds
 
 
-def word(answer: Any, known: Mapping[str, str]) -> str | None:
-    """An answer in words as the lesson's own word for it; ``None``: it is none of these.
+def word(answer: Any, known: Mapping[str, str], what: str = "answer") -> str:
+    """An answer in words as the lesson's own word for it.
 
     Parameters
     ----------
@@ -192,13 +193,23 @@ def word(answer: Any, known: Mapping[str, str]) -> str | None:
         As a student writes it: case and spaces around it do not count.
     known
         What may be written, and which of the lesson's words it means.
+    what
+        What is asked for.
+
+    Raises
+    ------
+    UserError
+        It is none of these.
     """
-    return known.get(" ".join(str(answer).lower().split()))
+    given = " ".join(str(answer).lower().split())
+    if given not in known:
+        raise UserError(choose(what, given, known))
+    return known[given]
 
 
 def sentence(one: Any) -> str:
-    """What a finding says, to stand within a sentence."""
-    return str(one.plain).rstrip(".")
+    """What a finding says, to stand within one of `Worksheet.check`, which names the recording."""
+    return str(replace(one, recorded="").plain).rstrip(".")
 
 
 def places_used(draw: random.Random) -> tuple[list[int], int]:

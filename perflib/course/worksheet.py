@@ -383,7 +383,7 @@ class Lab:
         return bool(self._kept()[name]["at"] > started)
 
     def score(self) -> pd.DataFrame:
-        """Everything that the lesson asks, one a row: points earned so far, and of how many."""
+        """Everything that the lesson asks, one a row: points so far, and of how many; the total."""
         rows = []
         for item in self.lesson.items:
             done = self._checked.get(item.name)
@@ -396,6 +396,8 @@ class Lab:
                     "says": done.says if done else "not checked yet",
                 }
             )
+        sums = {name: sum(row[name] for row in rows) for name in ("points", "of")}
+        rows.append({"name": "total", "kind": "", **sums, "says": ""})
         return pd.DataFrame(rows, columns=["name", "kind", "points", "of", "says"])
 
     # --- solutions ---------------------------------------------------------------------------

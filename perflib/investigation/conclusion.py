@@ -119,7 +119,7 @@ def conclude(evidence: Evidence) -> Conclusion:
     wrong = wrong_cores(evidence)
     headline = _wrong_first(wrong, _headline(evidence, certain, found))
     if machine := evidence.question.recorded:
-        headline = replace(headline, plain=f"Recorded on {machine}: {headline.plain}")
+        headline = replace(headline, plain=f"{sentences.RECORDED}{machine}: {headline.plain}")
     lines = _map(evidence)
     return Conclusion(
         headline=headline,

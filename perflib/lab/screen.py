@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from perflib.investigation.conclusion import Conclusion
+from perflib.model.sentences import RECORDED
 
 MARKS = {"bad": "!", "note": "-", "good": "+", "open": "?"}
 WORDS = {"healthy": "HEALTHY", "cause": "CAUSE FOUND", "undecided": "UNDECIDED", "wrong": "WRONG"}
@@ -14,7 +15,12 @@ WORDS = {"healthy": "HEALTHY", "cause": "CAUSE FOUND", "undecided": "UNDECIDED",
 def screen(found: Conclusion, width: int = 80) -> Iterator[str]:
     """Lines: the headline, at most seven findings, what could not be decided."""
 
+    headline = found.headline.plain
+    is_recorded = headline.startswith(RECORDED)
+
     def wrapped(first: str, text: str) -> Iterator[str]:
+        if is_recorded and text.startswith(RECORDED):  # the headline says so
+            text = text.partition(": ")[2]
         yield from textwrap.wrap(
             text,
             width,
@@ -24,7 +30,7 @@ def screen(found: Conclusion, width: int = 80) -> Iterator[str]:
             break_on_hyphens=False,
         )
 
-    yield from wrapped("", f"{WORDS[found.headline.verdict]}: {found.headline.plain}")
+    yield from wrapped("", f"{WORDS[found.headline.verdict]}: {headline}")
     yield ""
     if found.spoiled:
         yield "What spoils measurements here, most of all:"

@@ -25,8 +25,9 @@ class Statement(NamedTuple):
 
 
 def summary(findings: Iterable[Finding]) -> list[str]:
-    """What is so, in sentences: see `statements`."""
-    return [one.sentence for one in statements(findings)]
+    """What is so, in sentences: see `statements`. Of a recorded machine the first line says so."""
+    head, texts = sentences.recorded_apart([one.sentence for one in statements(findings)])
+    return [f"{head}:", *texts] if head else texts
 
 
 def statements(findings: Iterable[Finding]) -> list[Statement]:

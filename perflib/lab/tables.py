@@ -13,7 +13,7 @@ import pandas as pd
 from perflib.lab.markup import escape
 from perflib.model.escape import visible
 from perflib.model.finding import Finding
-from perflib.model.sentences import estimate
+from perflib.model.sentences import estimate, recorded_apart
 from perflib.stats.decide import Verdict
 
 _MARKS: dict[Verdict, str] = {"supported": "●", "refuted": "○", "inconclusive": "◐"}
@@ -94,15 +94,17 @@ def interval(low: float, high: float) -> str:
 def verdicts(findings: Iterable[Finding]) -> Table:
     """The findings, one a row: what is so, in plain words, and the exact claim with its reason."""
     found = list(findings)
+    head, texts = recorded_apart([one.plain for one in found])
+    subject, what, *others = _COLUMNS
     rows = [
         [
             one.subject,
-            one.plain,
+            text,
             f"{_MARKS[one.verdict]} {one.verdict}",
             estimate(one) if math.isfinite(one.effect) else "–",
             f"“{one.claim}.” {one.reason}",
         ]
-        for one in found
+        for one, text in zip(found, texts, strict=True)
     ]
     kinds = (("name", "prose", f"{one.kind} {one.verdict}", "number", "exact") for one in found)
-    return Table(_COLUMNS, rows, styles(kinds))
+    return Table([subject, head or what, *others], rows, styles(kinds))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import string
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perflib.model.escape import visible
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from perflib.model.finding import Finding
     from perflib.stats.decide import Reason
 
+RECORDED = "Recorded on "  # begins each sentence about a recorded machine
 _KIB = 1024
 _UNITS = {"percent": "%", "percentage points": "points"}
 _NOT_DECIDED = "It is not decided whether {claim}: {estimate}."
@@ -70,7 +71,22 @@ def plain(finding: Finding) -> str:
 
 def recorded(finding: Finding, sentence: str) -> str:
     """A sentence about a recorded machine says so: it is not about this one."""
-    return f"Recorded on {finding.recorded}: {sentence}" if finding.recorded else sentence
+    return f"{RECORDED}{finding.recorded}: {sentence}" if finding.recorded else sentence
+
+
+def recorded_apart(texts: Sequence[str]) -> tuple[str, list[str]]:
+    """Sentences that are shown together: what says of all that they are recorded, and the rest.
+
+    >>> recorded_apart(["Recorded on amd-guest, 2026: A.", "Recorded on amd-guest, 2026: B."])
+    ('Recorded on amd-guest, 2026', ['A.', 'B.'])
+    >>> recorded_apart(["Recorded on amd-guest, 2026: A.", "B."])
+    ('', ['Recorded on amd-guest, 2026: A.', 'B.'])
+    """
+    heads = {text.partition(": ")[0] for text in texts}
+    head = heads.pop() if len(heads) == 1 else ""
+    if not head.startswith(RECORDED):
+        return "", [*texts]
+    return head, [text.removeprefix(f"{head}: ") for text in texts]
 
 
 def reason(finding: Finding) -> str:

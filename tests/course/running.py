@@ -33,8 +33,8 @@ SCORE = "print(lab.score().to_json(orient='records'))"
 
 
 def score(cell: Any) -> dict[str, dict[str, Any]]:
-    """The table of points, by exercise, that a cell of `SCORE` printed."""
-    return {row["name"]: row for row in json.loads(printed(cell))}
+    """The table of points, by exercise, that a cell of `SCORE` printed; the total apart."""
+    return {row["name"]: row for row in json.loads(printed(cell))[:-1]}
 
 
 def evidence_of(notebook: dict[str, Any]) -> dict[str, str]:

@@ -301,14 +301,14 @@ def test_a_written_answer_is_kept_by_a_click(lab: Lab) -> None:
 
 
 def test_the_score_counts_the_last_answer(lab: Lab) -> None:
-    assert list(lab.score()["says"]) == ["not checked yet"] * 3
+    assert list(lab.score()["says"]) == ["not checked yet"] * 3 + [""]
     lab.check("4", "a")
     lab.check("4", "b")
     lab.check("half", 3, run())
     table = lab.score().set_index("name")
-    assert dict(table["points"]) == {"reach": 0.0, "4": 0.5, "half": 1.0}
-    assert dict(table["of"]) == {"reach": 0.5, "4": 1.0, "half": 2}
-    assert list(table["kind"]) == ["prediction", "choice", "relation"]
+    assert dict(table["points"]) == {"reach": 0.0, "4": 0.5, "half": 1.0, "total": 1.5}
+    assert dict(table["of"]) == {"reach": 0.5, "4": 1.0, "half": 2, "total": 3.5}
+    assert list(table["kind"]) == ["prediction", "choice", "relation", ""]
 
 
 # --- solutions -----------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from typing import Any
 from perflib.course.items import Code, Judged, Measured, Prediction, Relation
 from perflib.course.lesson import Lesson
 from perflib.course.relations import estimated, sentence, word
-from perflib.model.errors import UserError, choose
 
 _FIVE_ERRORS = 0.015  # of a share that 20,000 experiments simulate
 _PARTS = {
@@ -63,9 +62,7 @@ def _large(changes: Any) -> Measured | str:
 
 
 def _part(answer: Any, run: Any, again: Any) -> Judged:
-    claim = word(answer, _PARTS)
-    if claim is None:
-        raise UserError(choose("part", str(answer), _PARTS))
+    claim = word(answer, _PARTS, "part")
     cpu = max(again.samples["cpu"])
     right = float(claim == "taken")
     before, after = (one.findings.where(claim="taken", cpu=cpu) for one in (run, again))

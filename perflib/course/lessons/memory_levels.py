@@ -13,7 +13,6 @@ import numpy as np
 from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
 from perflib.course.lesson import Lesson
 from perflib.course.relations import found, parts, word
-from perflib.model.errors import UserError, choose
 
 _RISEN = 1.1  # times the other order
 _CHANGED = 0.02  # of a latency
@@ -87,9 +86,7 @@ def _tlb_and_ring(draw: random.Random) -> tuple[Any, ...]:
 
 
 def _null(answer: Any, null: Any = ()) -> Judged:
-    given = word(answer, _VERDICTS)
-    if given is None:
-        raise UserError(choose("verdict", str(answer), _VERDICTS))
+    given = word(answer, _VERDICTS, "verdict")
     right = "nothing differs, so the claim must not be supported (by chance in one of twenty)"
     wrong = "that is an honest answer where nothing differs"
     says = right if given == "supported" else wrong
@@ -99,9 +96,7 @@ def _null(answer: Any, null: Any = ()) -> Judged:
 
 def _blind(answer: Any, run: Any, blind: Any) -> Judged:
     """Which level's latency changes when nobody knows when the core was alone."""
-    given = word(answer, _LEVELS)
-    if given is None:
-        raise UserError(choose("level", str(answer), sorted(set(_LEVELS.values()))))
+    given = word(answer, _LEVELS, "level")
     # A level that also shows next to a busy sibling has a second row.
     tables = [one.table("levels").drop_duplicates("level") for one in (run, blind)]
     both = [one.set_index("level")["latency_cycles"].reindex(["L1d", "L2"]) for one in tables]

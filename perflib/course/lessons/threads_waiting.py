@@ -10,7 +10,7 @@ from typing import Any
 
 from perflib.course.items import Code, Judged, Measured, Prediction, Relation
 from perflib.course.lesson import Lesson
-from perflib.course.relations import NO_VERDICT, OPEN, found, reads, verdict
+from perflib.course.relations import NO_VERDICT, OPEN, found, reads, sentence, verdict
 
 _VERSION = "Initial"  # of the event loop: with all of its synchronisation points
 
@@ -67,7 +67,7 @@ def _limiting(answer: Any, run: Any) -> Judged:
     findings = [*run.findings.where(claim="limiting_lock", version=_VERSION)]
     decided, says = "inconclusive", "this run has no profile"
     if findings:
-        decided, says = findings[0].verdict, findings[0].plain
+        decided, says = findings[0].verdict, sentence(findings[0])
     right = {"supported": "", "refuted": "none"}.get(decided, OPEN)
     if not right:
         waits = run.table("waits").query("version == @_VERSION")
