@@ -18,8 +18,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from perflib.course.fix import fix, recorded
+from perflib.course.fix.bench import Bench
 from perflib.course.fix.problems import NAMES
 
 BUSY = """
@@ -32,6 +34,24 @@ while os.getppid() == parent:
         pass
     time.sleep(0.01)
 """
+
+
+def record_of(found: Bench, way: str) -> dict[str, Any]:
+    """A comparison as a recording has it."""
+    times = found.times().pivot_table(index="batch", columns="version", values="call_ns")
+    share, words = found.compared.samples
+    return {
+        "problem": found.problem,
+        "way": way,
+        "start": found.provenance["start"],
+        "rounds": found.provenance["rounds"],
+        "load_average": round(found.provenance["load_average"], 1),
+        "ratios": [round(ratio, 6) for ratio in found.compared.ratios],
+        "original_ns": times["original"].round(1).tolist(),
+        "yours_ns": times["yours"].round(1).tolist(),
+        "share": round(share, 4),
+        "words": words,
+    }
 
 
 @contextmanager
@@ -64,7 +84,7 @@ def main() -> None:
                 times = found.times().groupby("version")["call_ns"].agg(["min", "median", "max"])
                 print(f"{way}: {found!r}")
                 print(times.round(0).to_string(), flush=True)
-                records.append(recorded.record_of(found, way))
+                records.append(record_of(found, way))
             null = problem.bench(problem.code, budget_s=options.budget_s)
             print(f"null test: {null.compared}", flush=True)
     if options.record:

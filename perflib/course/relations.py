@@ -207,6 +207,15 @@ def word(answer: Any, known: Mapping[str, str], what: str = "answer") -> str:
     return known[given]
 
 
+def percent_read(given: float, found: float, within: float, says: str, hint: str) -> Judged:
+    """A percentage read off a table, within some points; half for one that is a ratio."""
+    if abs(given - found) <= within:
+        return Judged(1.0, says)
+    if abs(100 * given - found) <= within:
+        return Judged(0.5, f"{says}: yours is not in percent")
+    return Judged(0.0, f"{says}: {hint}")
+
+
 def sentence(one: Any) -> str:
     """What a finding says, to stand within one of `Worksheet.check`, which names the recording."""
     return str(replace(one, recorded="").plain).rstrip(".")

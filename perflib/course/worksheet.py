@@ -384,7 +384,7 @@ class Lab:
 
     def score(self) -> pd.DataFrame:
         """Everything that the lesson asks, one a row: points so far, and of how many; the total."""
-        rows = []
+        rows: list[dict[str, Any]] = []
         for item in self.lesson.items:
             done = self._checked.get(item.name)
             rows.append(

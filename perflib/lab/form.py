@@ -315,11 +315,6 @@ class Form(widgets.VBox):
         return str(self._message.value)
 
     @property
-    def figure_png(self) -> bytes:
-        """The figure that is shown, as a PNG file's bytes; empty if there is none yet."""
-        return self._shown
-
-    @property
     def status(self) -> str:
         """Where the measurement stands, in words."""
         return str(self._status.value)

@@ -14,7 +14,6 @@ WORDS = {"healthy": "HEALTHY", "cause": "CAUSE FOUND", "undecided": "UNDECIDED",
 
 def screen(found: Conclusion, width: int = 80) -> Iterator[str]:
     """Lines: the headline, at most seven findings, what could not be decided."""
-
     headline = found.headline.plain
     is_recorded = headline.startswith(RECORDED)
 

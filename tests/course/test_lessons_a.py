@@ -194,7 +194,7 @@ def test_numbers_and_words() -> None:
     with pytest.raises(UserError):
         holds("two")
     assert word("  A  b ", {"a b": "c"}) == "c"
-    with pytest.raises(UserError, match="unknown part .d. .all: a b"):
+    with pytest.raises(UserError, match=r"unknown part .d. .all: a b"):
         word("d", {"a b": "c"}, "part")
     assert estimated([], "what", "none") == "none"
 

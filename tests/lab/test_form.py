@@ -86,7 +86,7 @@ def test_run_measures_draws_and_keeps(tmp_path: Path) -> None:
     assert {finding.subject for finding in shown.findings} >= {"cpu0"}
     assert isinstance(shown.run, RunView)
     assert list(shown.run.summary()) == summary(shown.findings)
-    assert shown.figure_png.startswith(b"\x89PNG")
+    assert shown._shown.startswith(b"\x89PNG")
     assert not shown.run_button.disabled
     assert not shown.save_button.disabled
     own = "budget_s=0.4, spin_ms=20.0"

@@ -20,24 +20,6 @@ from perflib.model.errors import UserError, choose
 _FOLDER = Path(__file__).parent / "recordings"
 
 
-def record_of(found: Bench, way: str) -> dict[str, Any]:
-    """A comparison as a recording has it."""
-    times = found.times().pivot_table(index="batch", columns="version", values="call_ns")
-    share, words = found.compared.samples
-    return {
-        "problem": found.problem,
-        "way": way,
-        "start": found.provenance["start"],
-        "rounds": found.provenance["rounds"],
-        "load_average": round(found.provenance["load_average"], 1),
-        "ratios": [round(ratio, 6) for ratio in found.compared.ratios],
-        "original_ns": times["original"].round(1).tolist(),
-        "yours_ns": times["yours"].round(1).tolist(),
-        "share": round(share, 4),
-        "words": words,
-    }
-
-
 def recorded_bench(
     problem: str, machine: str, way: str = "mended", threshold_percent: float = 1.0
 ) -> Bench:

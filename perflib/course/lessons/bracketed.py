@@ -9,6 +9,7 @@ from typing import Any
 
 from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
 from perflib.course.lesson import Lesson
+from perflib.course.relations import percent_read
 
 _NEAR_POINTS = 1.0
 
@@ -56,11 +57,7 @@ def _medians(answer: Any, run: Any) -> Judged:
         return Judged(1.0, "this run has no pieces first and longer")
     found = 100 * float(medians["longer"] / medians["first"] - 1)
     says = f"by medians of cpu_time_ns: {found:.1f} %"
-    if abs(given - found) <= _NEAR_POINTS:
-        return Judged(1.0, says)
-    if abs(100 * given - found) <= _NEAR_POINTS:
-        return Judged(0.5, f"{says}: yours is not in percent")
-    return Judged(0.0, f"{says}: is it longer over first, less 1?")
+    return percent_read(given, found, _NEAR_POINTS, says, "is it longer over first, less 1?")
 
 
 LESSON = Lesson.of(

@@ -9,6 +9,7 @@ from typing import Any
 
 from perflib.course.items import Code, Judged, Measured, Prediction, Relation, number
 from perflib.course.lesson import Lesson
+from perflib.course.relations import percent_read
 
 _NEAR_POINTS = 2.0
 _HALF = 50.0
@@ -60,11 +61,7 @@ def _half(answer: Any, run: Any) -> Judged:
         return Judged(1.0, f"this run has no formula_lock that is {_HALF:g} % faster")
     found = 100 * float(1 - virtual["time_s"].median() / control["time_s"].median())
     says = f"with formula_lock {_HALF:g} % faster: {found:.1f} %"
-    if abs(given - found) <= _NEAR_POINTS:
-        return Judged(1.0, says)
-    if abs(100 * given - found) <= _NEAR_POINTS:
-        return Judged(0.5, f"{says}: yours is not in percent")
-    return Judged(0.0, f"{says}: were the delays subtracted?")
+    return percent_read(given, found, _NEAR_POINTS, says, "were the delays subtracted?")
 
 
 LESSON = Lesson.of(

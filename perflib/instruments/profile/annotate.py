@@ -7,10 +7,10 @@ object was loaded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -46,31 +46,50 @@ class Annotation:
 
     def text(self, around: int | None = None) -> str:
         """The list for a terminal; with ``around`` only so many instructions next to a sample."""
-        rows = self.table.to_dict("records")
-        shown = set(range(len(rows)))
-        if around is not None:
-            hit = np.flatnonzero(self.table["percent"] > 0)
-            shown = {int(at) + step for at in hit for step in range(-around, around + 1)}
-        lines = [f"{self.function} in {self.object}", *self.remarks]
-        source_before = None
-        for at, row in enumerate(rows):
-            if at not in shown:
-                if at == 0 or at - 1 in shown:
-                    lines.append(f"{'':8}  {'...':>8}")
-                continue
-            source = (row["source_file"], row["source_line"])
-            if isinstance(source[0], str) and source != source_before:
-                text = row["source_text"].strip() if isinstance(row["source_text"], str) else ""
-                lines.append(f"{'':20}{Path(source[0]).name}:{source[1]}  {text}")
-                source_before = source
-            share = f"{row['percent']:6.1f} %" if row["percent"] else ""
-            offset = f"+{row['offset']:#x}" if row["offset"] >= 0 else "none"
-            printed = row["instruction"] if isinstance(row["instruction"], str) else "?"
-            lines.append(f"{share:8}  {offset:>8}  {printed}")
-        return "\n".join(lines)
+        hit = self.table["percent"] > 0
+        lines = listing(self.table, None if around is None else hit, around or 0, 10, _line)
+        return "\n".join([f"{self.function} in {self.object}", *self.remarks, *lines])
 
     def __str__(self) -> str:
         return self.text(around=10)
+
+
+def listing(
+    table: pd.DataFrame,
+    hit: pd.Series[bool] | None,
+    around: int,
+    margin: int,
+    line: Callable[[Mapping[Any, Any]], str],
+) -> list[str]:
+    """The lines of those instructions that are ``hit`` and next to one (``None``: of all).
+
+    Each source line stands before its first instruction, at ``margin`` and ten columns.
+    """
+    rows = table.to_dict("records")
+    shown = set(range(len(rows)))
+    if hit is not None:
+        near = range(-around, around + 1)
+        shown = {at + step for at in hit.to_numpy().nonzero()[0].tolist() for step in near}
+    lines, source_before = [], None
+    for at, row in enumerate(rows):
+        if at not in shown:
+            if at == 0 or at - 1 in shown:
+                lines.append(f"{'':{margin}}{'...':>8}")
+            continue
+        source = (row["source_file"], row["source_line"])
+        if isinstance(source[0], str) and source != source_before:
+            text = row["source_text"].strip() if isinstance(row["source_text"], str) else ""
+            lines.append(f"{'':{margin + 10}}{Path(source[0]).name}:{source[1]}  {text}")
+            source_before = source
+        lines.append(line(row))
+    return lines
+
+
+def _line(row: Mapping[Any, Any]) -> str:
+    share = f"{row['percent']:6.1f} %" if row["percent"] else ""
+    offset = f"+{row['offset']:#x}" if row["offset"] >= 0 else "none"
+    printed = row["instruction"] if isinstance(row["instruction"], str) else "?"
+    return f"{share:8}  {offset:>8}  {printed}"
 
 
 def annotate(

@@ -14,6 +14,7 @@ import pandas as pd
 
 from perflib.instruments.perf.script import Profile
 from perflib.instruments.profile.alignment import normalised
+from perflib.instruments.profile.annotate import listing
 from perflib.instruments.profile.export.samples import default_event, of_one_event
 from perflib.instruments.profile.modules import modules
 from perflib.instruments.profile.views import flat
@@ -242,28 +243,11 @@ def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
 def beside_lines(found: SideBySide, *, whole: bool = False) -> list[str]:
     """The instructions with both shares, those near samples or, ``whole``, all."""
     table = found.table
-    rows = table.to_dict("records")
-    shown = set(range(len(rows)))
-    if not whole:
-        most = table[["percent_first", "percent_second"]].max(axis=1)
-        hit = (most >= _SHOWN_PERCENT) | table["stands_out"]
-        near = range(-_AROUND, _AROUND + 1)
-        shown = {at + step for at in hit.to_numpy().nonzero()[0].tolist() for step in near}
+    most = table[["percent_first", "percent_second"]].max(axis=1)
+    hit = (most >= _SHOWN_PERCENT) | table["stands_out"]
     level = f"[{100 * found.confidence:g} % interval]"
-    lines = [f"  first  second  difference {level}  offset * stands out"]
-    source_before = None
-    for at, row in enumerate(rows):
-        if at not in shown:
-            if at == 0 or at - 1 in shown:
-                lines.append(f"{'':39}{'...':>8}")
-            continue
-        source = (row["source_file"], row["source_line"])
-        if isinstance(source[0], str) and source != source_before:
-            text = row["source_text"].strip() if isinstance(row["source_text"], str) else ""
-            lines.append(f"{'':49}{Path(source[0]).name}:{source[1]}  {text}")
-            source_before = source
-        lines.append(_beside_line(row))
-    return lines
+    head = f"  first  second  difference {level}  offset * stands out"
+    return [head, *listing(table, None if whole else hit, _AROUND, 39, _beside_line)]
 
 
 def _beside_line(row: Mapping[Any, Any]) -> str:

@@ -80,11 +80,6 @@ class Trial:
     found: bool
     modules: tuple[str, ...]
 
-    @property
-    def effective_s(self) -> float:
-        """The time that the job would take."""
-        return self.job_s - self.delay_s
-
 
 def run_trial(
     argv: Sequence[str],

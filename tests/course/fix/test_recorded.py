@@ -8,11 +8,12 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.fix_it import record_of
 from perflib.course.fix import fix
 from perflib.course.fix.bench import bench
 from perflib.course.fix.compare import decided
 from perflib.course.fix.problems import NAMES, get
-from perflib.course.fix.recorded import record_of, recorded_bench
+from perflib.course.fix.recorded import recorded_bench
 from perflib.course.items import Measured
 from perflib.course.lesson import declared
 from perflib.course.lessons.fix_it import _changed, _least, _saved

@@ -52,8 +52,7 @@ class SharingParams(Params):
     )
     alternate_ms: float = parameter(
         10.0,
-        "for how long the others are busy, and pause, by turns (for l3 and memory: 50 ms, three "
-        "times)",
+        "how long the others are busy, and pause, by turns (l3, memory: 50)",
         "ms",
         ge=2,
         le=100,

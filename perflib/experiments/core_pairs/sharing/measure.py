@@ -29,8 +29,7 @@ from perflib.model.errors import UserError
 from perflib.stats.interval import widest
 
 _ALL_PAIRS = 8  # CPUs up to which every pair is tried
-_CACHE = 1  # of sharing.c: the resource
-_KINDS = {"ports": 0, "memory": 2}
+_KINDS = {"ports": 0, "l1": 1, "l2": 1, "l3": 1, "memory": 2}  # as sharing.c numbers them
 _LONG = ("l3", "memory")  # it takes tens of ms to fill them
 _LONG_HALF_MS, _LONG_ALTERNATIONS = 50.0, 3
 _MOST_BYTES = 48 << 20  # of a cache that is filled so
@@ -68,7 +67,7 @@ def plan(params: SharingParams) -> dict[str, Any]:
             "with those that were found so, and with one that the kernel names"
         )
     build("sharing")  # what cannot be compiled fails here
-    pairs = _every(cores) if every else _named(cores)
+    pairs = list(itertools.combinations(cores, 2)) if every else _named(cores)
     return {"cores": cores, "pairs": pairs, "halve": not every, "sizes": sizes, "notes": notes}
 
 
@@ -100,18 +99,14 @@ def _size_bytes(kind: str, level: int, cores: Sequence[int]) -> int:
     return min(mine, default=0)
 
 
-def _every(cores: Sequence[int]) -> list[Pair]:
-    return [(a, b) for n, a in enumerate(cores) for b in cores[n + 1 :]]
-
-
 def _named(cores: Sequence[int]) -> list[Pair]:
     """Of each core and private cache that the kernel names, each CPU with the next one."""
     places, found = topology(measured=False), set()
     groups = [places.cpu(cpu).siblings for cpu in cores]
     groups += [one.shared_cpus for one in caches() if one.level <= 2]  # private ones
-    shared = [sorted({*one.shared_cpus} & {*cores}) for one in caches() if one.level > 2]
+    shared = [tuple(sorted({*one.shared_cpus} & {*cores})) for one in caches() if one.level > 2]
     groups += [one[:2] for one in shared]  # of each two, and one with the next group's
-    groups.append([one[0] for one in shared if one])
+    groups.append(tuple(one[0] for one in shared if one))
     for group in groups:
         here = sorted(set(group) & set(cores))
         found |= {pair_of(one, other) for one, other in itertools.pairwise(here)}
@@ -172,7 +167,7 @@ class SharingTrials(Workers):
         started = time.monotonic()
         used, held_percent, why = alternated(
             self[0],
-            _KINDS.get(resource, _CACHE),
+            _KINDS[resource],
             [listener, *busy, *rest],
             len(busy),
             round(1e6 * (_LONG_HALF_MS if long else params.alternate_ms)),
