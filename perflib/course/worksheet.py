@@ -54,7 +54,7 @@ class Checked:
     of: float
     says: str
     hint: str = ""
-    answered: bool = True
+    mark: str = ""  # in place of one by points: not answered; or predicted, right or wrong
 
     @property
     def right(self) -> bool:
@@ -63,8 +63,7 @@ class Checked:
 
     def _words(self) -> str:
         mark = _MARKS.get(self.points / self.of if self.of else 1.0, "◐")
-        mark = mark if self.answered else "○"
-        return f"{mark} {self.name}: {self.says} ({self.points:.3g} of {self.of:g})"
+        return f"{self.mark or mark} {self.name}: {self.says} ({self.points:.3g} of {self.of:g})"
 
     def __repr__(self) -> str:
         hint = f"\n  hint: {self.hint}" if self.hint else ""
@@ -72,7 +71,8 @@ class Checked:
 
     def _repr_html_(self) -> str:
         hint = f"<br><em>Hint: {escape(self.hint)}</em>" if self.hint else ""
-        colour = ("#00695c" if self.right else "#b34700") if self.answered else "#6b6b6b"
+        colour = "#00695c" if self.right else "#b34700"
+        colour = "#6b6b6b" if self.mark else colour
         return (
             f'<div class="perflib-check" role="status" style="border-left: 0.4em solid {colour}; '
             f'padding: 0.2em 0.8em; margin: 0.3em 0">{escape(self._words())}{hint}</div>'
@@ -325,7 +325,7 @@ class Lab:
         if answer is None or answer is ...:
             what = "predicted" if isinstance(item, Prediction) else "answered"
             says, wait = f"not {what} yet", self._waiting.setdefault(name, []).append
-            checked = Checked(name, 0.0, item.points, says, answered=False)
+            checked = Checked(name, 0.0, item.points, says, mark="○")
             if isinstance(item, Choice | Prediction):
                 checked = _Unanswered(**vars(checked), shown=lambda cell: wait((cell, given)))
         else:
@@ -360,7 +360,8 @@ class Lab:
         if found < 1.0 and item.hints:
             hint = item.hints[min(self._wrong.get(item.name, 0), len(item.hints) - 1)]
             self._wrong[item.name] = min(self._wrong.get(item.name, 0) + 1, _MOST_ATTEMPTS)
-        return Checked(item.name, judged.share * item.points, item.points, says, hint)
+        mark = "●" if isinstance(item, Prediction) and "that agrees with" not in says else ""
+        return Checked(item.name, judged.share * item.points, item.points, says, hint, mark=mark)
 
     def _first_try(self, item: Choice, answer: Any, judged: Judged) -> Judged:
         """Each wrong answer that was tried costs its share of the points."""

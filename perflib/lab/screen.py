@@ -15,10 +15,9 @@ WORDS = {"healthy": "HEALTHY", "cause": "CAUSE FOUND", "undecided": "UNDECIDED",
 def screen(found: Conclusion, width: int = 80) -> Iterator[str]:
     """Lines: the headline, at most seven findings, what could not be decided."""
     headline = found.headline.plain
-    is_recorded = headline.startswith(RECORDED)
 
     def wrapped(first: str, text: str) -> Iterator[str]:
-        if is_recorded and text.startswith(RECORDED):  # the headline says so
+        if headline.startswith(RECORDED) and text.startswith(RECORDED):  # once is enough
             text = text.partition(": ")[2]
         yield from textwrap.wrap(
             text,

@@ -287,7 +287,7 @@ def test_a_check_before_the_click_is_shown_again_after_it(
     field.field.value = "100"  # type: ignore[union-attr]
     field.button.click()  # type: ignore[union-attr]
     assert "agrees with the knee" in cells.shown[1]
-    assert cells.shown[2] == "✔ reach: you predict 100 KiB (0.5 of 0.5)"
+    assert cells.shown[2] == "● reach: you predict 100 KiB (0.5 of 0.5)"
     assert not hasattr(lab.check("half", None), "_ipython_display_")  # no button will answer it
 
 
