@@ -18,7 +18,7 @@ _TITLES = {
     "l3": "Third-level cache", "memory": "Memory bandwidth",
 }  # fmt: skip
 _LEAST_PERCENT = 50.0  # of the colours: or noise would look like a pattern
-_MOST_WRITTEN, _MOST_LABELS = 10, 24
+_MOST_WRITTEN, _MOST_LABELS, _MOST_ACROSS = 10, 24, 3
 
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
@@ -32,11 +32,12 @@ def _matrices(table: pd.DataFrame) -> Figure:
     resources = list(dict.fromkeys(table["resource"]))
     cpus = sorted(set(table["a_cpu"]) | set(table["b_cpu"]))
     side = 3.2 if len(cpus) <= _MOST_WRITTEN else 5.0
-    figure = Figure(figsize=(side * len(resources) + 1.6, side + 1.2), layout="constrained")
+    across, down = min(len(resources), _MOST_ACROSS), -(-len(resources) // _MOST_ACROSS)
+    figure = Figure(figsize=(side * across + 1.6, side * down + 1.2), layout="constrained")
     most = max(_LEAST_PERCENT, float(table["slower_percent"].max()))
     step = -(-len(cpus) // _MOST_LABELS)
     for place, resource in enumerate(resources):
-        axes = figure.add_subplot(1, len(resources), place + 1)
+        axes = figure.add_subplot(down, across, place + 1)
         mine = table[table["resource"] == resource]
         values = np.full(2 * [len(cpus)], np.nan)
         for a, b, slower, kernel in zip(
@@ -58,7 +59,7 @@ def _matrices(table: pd.DataFrame) -> Figure:
             ax=axes,
         )  # fmt: skip
         axes.grid(visible=False)
-        axes.set(xlabel="CPU" if last else "", ylabel="CPU" if place == 0 else "")
+        axes.set(xlabel="CPU" if last else "", ylabel="CPU" if place % across == 0 else "")
         axes.set_title(_TITLES.get(resource, resource), fontsize="medium")
     figure.suptitle("Which CPUs feel each other?")
     handles = [
