@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,9 +28,18 @@ DOCS, NOTEBOOKS = TOP / "docs" / "course", TOP / "notebooks" / "course"
 HELD = {"formula_lock": {"held_s": 0.4}, "task_queue": {"held_s": 0.1}}
 
 
+@dataclass(frozen=True)
+class Said:
+    """As much of a finding as they look at."""
+
+    verdict: str
+    plain: str = "what is so"
+    recorded: str = ""
+
+
 def run_of(tables: dict[str, Any], samples: Any = None, verdicts: tuple[str, ...] = ()) -> Any:
     """As much of a run as the relations look at."""
-    found = [SimpleNamespace(verdict=verdict, plain="what is so") for verdict in verdicts]
+    found = [Said(verdict) for verdict in verdicts]
     return SimpleNamespace(
         table=lambda name: pd.DataFrame(tables.get(name, [])),
         samples=pd.DataFrame(samples or []),
