@@ -79,8 +79,6 @@ def recorded_apart(texts: Sequence[str]) -> tuple[str, list[str]]:
 
     >>> recorded_apart(["Recorded on amd-guest, 2026: A.", "Recorded on amd-guest, 2026: B."])
     ('Recorded on amd-guest, 2026', ['A.', 'B.'])
-    >>> recorded_apart(["Recorded on amd-guest, 2026: A.", "B."])
-    ('', ['Recorded on amd-guest, 2026: A.', 'B.'])
     """
     heads = {text.partition(": ")[0] for text in texts}
     head = heads.pop() if len(heads) == 1 else ""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from perflib.instruments.threads.formats import Lock
 from perflib.instruments.threads.lock_names import Locks
+from perflib.instruments.threads.preload.files import ProcessFile
 from perflib.instruments.threads.preload.sampler import Sampled
 from perflib.instruments.threads.symbols import Symbols
 
@@ -17,8 +18,8 @@ class Naming:
 
     Parameters
     ----------
-    sampled
-        Whose mappings add to those that a process wrote down itself.
+    sampled, processes
+        Whose mappings add to those that each process wrote down itself.
 
     Attributes
     ----------
@@ -26,8 +27,9 @@ class Naming:
         The numbers of the stacks' texts.
     """
 
-    def __init__(self, sampled: Sampled) -> None:
+    def __init__(self, sampled: Sampled, processes: Iterable[ProcessFile]) -> None:
         self._maps = sampled.maps
+        self._own = {(one.pid, one.generation): one.maps for one in processes}
         self._symbols: dict[tuple[int, int], Symbols] = {}
         self._locks = Locks()
         self._numbers: dict[tuple[int, int, str, int], int] = {}
@@ -38,11 +40,11 @@ class Naming:
         """The locks, by their numbers."""
         return self._locks.locks
 
-    def symbols(self, pid: int, generation: int, maps: str = "") -> Symbols:
+    def symbols(self, pid: int, generation: int) -> Symbols:
         """The symbols of a program (its number) that a process runs."""
         key = pid, generation
         if key not in self._symbols:
-            self._symbols[key] = Symbols.from_maps(self._maps.get(pid, ""), maps)
+            self._symbols[key] = Symbols.from_maps(self._maps.get(pid, ""), self._own.get(key, ""))
         return self._symbols[key]
 
     def lock(self, pid: int, generation: int, kind: str, address: int, stack: str = "") -> int:

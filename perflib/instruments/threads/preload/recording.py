@@ -102,7 +102,8 @@ def write(parts: Parts, out: Path) -> Recording:
     if not rows or end_ns <= start_ns:
         msg = "nothing was recorded: the job had ended before the time that is recorded began"
         raise MeasurementError(msg)
-    naming, owners, others = Naming(parts.sampled), _Owners(rows), _Others(parts.sampled.busy)
+    naming = Naming(parts.sampled, parts.processes)
+    owners, others = _Owners(rows), _Others(parts.sampled.busy)
     spins = Expression(parts.settings.spin_functions, "spin_functions")
     order = np.argsort(parts.sampled.readings["thread"], kind="stable")
     threads = parts.sampled.readings["thread"][order]
@@ -265,7 +266,7 @@ def _life(
     samples: list[tuple[int, int, int, int]] = []
     spun: list[tuple[int, int]] = []
     for process, thread in row.stamped:
-        symbols = naming.symbols(process.pid, process.generation, process.maps)
+        symbols = naming.symbols(process.pid, process.generation)
         records = thread.records()
         program_end_ns = _successor_ns(parts, process) or end_ns
         written = _whole(records, thread, min(thread.end_ns or end_ns, program_end_ns))
@@ -351,7 +352,6 @@ def _locks_at_readings(
     stamped = _stamped(readings, waits)
     found[stamped] = -2
     generation = row.stamped[-1][0].generation if row.stamped else 0
-    naming.symbols(row.pid, generation)
     for address, operation in np.unique(readings[["futex", "operation"]][~stamped]).tolist():
         if not address:
             continue

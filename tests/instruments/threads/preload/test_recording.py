@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+import ctypes
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 
 from perflib.instruments.threads.formats import INTERVAL, State
 from perflib.instruments.threads.preload import recording as preload_recording
+from perflib.instruments.threads.preload.naming import Naming
+from perflib.instruments.threads.preload.sampler import READING, Sampled
 
 
 def test_the_cpu_time_of_others_is_not_the_jobs() -> None:
@@ -21,3 +28,13 @@ def test_the_cpu_time_of_others_is_not_the_jobs() -> None:
     alone.add(intervals)
     assert alone.busy_ns() == 0
     assert preload_recording._Others([]).busy_ns() == 0
+
+
+def test_what_a_process_wrote_of_its_libraries_names_what_was_seen_first() -> None:
+    """Of one that ended before its mappings were read; a thread without stamps comes first."""
+    process: Any = SimpleNamespace(pid=7, generation=0, maps=Path("/proc/self/maps").read_text())
+    naming = Naming(Sampled([], np.empty(0, READING), {7: ""}, {}, []), [process])
+    naming.lock(7, 0, "mutex", 16)
+    address = ctypes.cast(ctypes.CDLL(None).getppid, ctypes.c_void_p).value
+    assert address is not None
+    assert naming.symbols(7, 0).name(address) == "getppid"
