@@ -86,7 +86,7 @@ def _sizes(resource: str, cores: Sequence[int]) -> tuple[list[int], str]:
         "l1": [l1 // 2, l2 * 3 // 4],
         "l2": [l2 // 2, l2 * 3 // 4],
         "l3": [l3 // 2, l3 * 3 // 4],
-        "memory": [2 * last, 2 * last],
+        "memory": 2 * [max(2 * last, _MOST_BYTES)],  # a guest may hide a cache
     }[resource], ""
 
 

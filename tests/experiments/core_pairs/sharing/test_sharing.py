@@ -234,7 +234,7 @@ def test_shared_memory_is_filled_where_a_trial_can(monkeypatch: pytest.MonkeyPat
     reported(16)
     sizes = EXPERIMENT.plan(EXPERIMENT.params({"cores": CPUS[:2]}))["sizes"]
     assert sizes["l3"] == [8 << 20, 12 << 20]
-    assert sizes["memory"] == [32 << 20, 32 << 20]
+    assert sizes["memory"] == [48 << 20, 48 << 20]
     run = EXPERIMENT.measure(EXPERIMENT.params(short(resources=["l3", "memory"])))
     assert {*run.samples["resource"]} == {"l3", "memory"}
     assert not run.samples["ok"].any() or SharingTable(run.samples).pairs
