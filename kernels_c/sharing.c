@@ -9,7 +9,7 @@
  *             again and again. With a set that an L1 (L2) holds, and arrays that only an L2 holds,
  *             the chase gets slower where they evict its lines: where they have that cache, too
  *     MEMORY  all read arrays that no cache holds; each thread's own, touched by itself first, so
- *             that it lies in the memory next to its core
+ *             that it is in the memory next to its core
  *
  * Kept constant: the listener's work, and the threads: a busy one does not sleep when it pauses, or
  * other programs would run there, and be as busy. The first group is busy in the states 1, 2, 5, 6

@@ -32,6 +32,7 @@ class Judged:
 
     share: float
     says: str
+    agrees: bool = False  # of a prediction, which earns its points anyway
 
     def __post_init__(self) -> None:
         """A share of something: what grades notebooks takes other numbers for full marks."""
@@ -123,7 +124,8 @@ class Prediction(Item):
         found = self._asked(self.measured, *evidence)
         if isinstance(found, str):
             return Judged(1.0, f"you predicted {guess:g} {self.unit}; nothing to compare: {found}")
-        return Judged(1.0, f"you predicted {guess:g} {self.unit}: {agree(guess, found, self.unit)}")
+        agrees, says = agree(guess, found, self.unit)
+        return Judged(1.0, f"you predicted {guess:g} {self.unit}: {says}", agrees)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,15 +236,15 @@ def number(answer: Any) -> float:
     return found
 
 
-def agree(guess: float, found: Measured, unit: str) -> str:
-    """A sentence that compares a guess with an interval."""
+def agree(guess: float, found: Measured, unit: str) -> tuple[bool, str]:
+    """Whether a guess is in an interval (within a tenth), and a sentence that compares them."""
     low, value, high = (f"{end:.4g}" if abs(end) < _WHOLE else f"{end:.0f}" for end in found.ends)
     where = f"{found.what}: {value} {unit} [{low}, {high}]"
     if found.low / _FACTOR <= guess <= found.high * _FACTOR:
-        return f"that agrees with {where}"
+        return True, f"that agrees with {where}"
     if found.low / _NEAR <= guess <= found.high * _NEAR:
-        return f"that is near {where}"
-    return f"that is too {'small' if guess < found.low else 'large'}, {where}"
+        return False, f"that is near {where}"
+    return False, f"that is too {'small' if guess < found.low else 'large'}, {where}"
 
 
 def _same(found: Any, expected: Any) -> bool:

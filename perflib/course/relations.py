@@ -69,8 +69,8 @@ def reads(measured: Callable[[Any], Measured | str], unit: str) -> Callable[...,
         if given == OPEN:
             return Judged(0.0, f"the run has an interval of {one.what}")
         value = number(answer)
-        says = agree(value, one, unit)
-        return Judged(float(says.startswith("that agrees")), f"{value:g} {unit}: {says}")
+        agrees, says = agree(value, one, unit)
+        return Judged(float(agrees), f"{value:g} {unit}: {says}")
 
     return holds
 

@@ -360,7 +360,7 @@ class Lab:
         if found < 1.0 and item.hints:
             hint = item.hints[min(self._wrong.get(item.name, 0), len(item.hints) - 1)]
             self._wrong[item.name] = min(self._wrong.get(item.name, 0) + 1, _MOST_ATTEMPTS)
-        mark = "●" if isinstance(item, Prediction) and "that agrees with" not in says else ""
+        mark = "●" if isinstance(item, Prediction) and not judged.agrees else ""
         return Checked(item.name, judged.share * item.points, item.points, says, hint, mark=mark)
 
     def _first_try(self, item: Choice, answer: Any, judged: Judged) -> Judged:

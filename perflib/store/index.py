@@ -67,7 +67,6 @@ _COLUMNS = {
 }
 _NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
 
-_READ = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
 _PARTS = {
     "findings": FINDINGS,
     "levels": LEVELS,
@@ -290,7 +289,7 @@ def _read(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
         return
     files = f"[{', '.join(map(quoted, paths))}]"
     try:
-        rows = _READ
+        rows = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
         for name, text in (*_PARTS.items(), ("files", files)):
             rows = rows.replace(f"{{{name}}}", text)
         connection.execute(f"INSERT INTO fresh ({_NAMES}) {rows}")

@@ -61,7 +61,7 @@ THREE = "for k in range(3): print('begin', k); burn(60); print('end', k); burn(6
 
 @needs_perf
 def test_first_event_of_a_job_is_covered_and_nothing_between_events(tmp_path: Path) -> None:
-    for _ in range(20):  # beside other work both lines of an event may be read at once
+    for _ in range(20):  # under load both lines of an event may be read at once
         profile = profiled(THREE, tmp_path)
         if not any("were read at once" in one for one in profile.problems):
             break

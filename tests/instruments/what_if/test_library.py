@@ -70,7 +70,7 @@ def test_a_function_is_found_with_what_it_calls(program: str, modules: tuple[str
     (inner,) = functions("^critical$", modules)
     done, alone = ({"target": 0.0, "all": 0.0, "target_s": 0.0, "delay_s": 0.0} for _ in range(2))
     for sums, callers in ((done, "dwarf"), (alone, "none")):
-        for _ in range(40):  # beside other work a trial has few samples
+        for _ in range(40):  # under load a trial has few samples
             one = run_trial([program], inner, 50, callers=callers)
             assert "sum 10" in one.ran.output
             assert one.target_samples <= one.samples
@@ -122,7 +122,7 @@ def test_one_thread_is_never_delayed_and_its_gain_is_share_times_speedup() -> No
 def test_forks_and_early_exits(program: str, modules: tuple[str, ...], way: str) -> None:
     (target,) = functions("^spend$", modules)
     delay_s = 0.0
-    for _ in range(40):  # beside other work a trial may have no sample
+    for _ in range(40):  # under load a trial may have no sample
         done = run_trial([program, way], target, 50)
         assert "sum 10" in done.ran.output
         delay_s += done.delay_s

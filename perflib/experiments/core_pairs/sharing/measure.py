@@ -75,19 +75,16 @@ def _sizes(resource: str, cores: Sequence[int]) -> tuple[list[int], str]:
     """Bytes that the listener chases or reads, and that the others read; why it is left out."""
     if resource == "ports":
         return [0, 0], ""
-    l1, l2, l3 = (_size_bytes(*place, cores) for place in CACHES.values())
-    last = l3 or l2
-    if not (l2 and {"l1": l1, "l3": l3}.get(resource, last)):
+    of = {name: _size_bytes(*place, cores) for name, place in CACHES.items()}
+    last = of["l3"] or of["l2"]
+    if not (of["l2"] and of.get(resource, last)):
         return [], "the machine does not report that cache"
     if resource in _LONG and last > _MOST_BYTES:
         return [], f"a trial does not fill {last >> 20} MiB of cache"
-    return {
-        # Of one cache together more than all, while what each has fits.
-        "l1": [l1 // 2, l2 * 3 // 4],
-        "l2": [l2 // 2, l2 * 3 // 4],
-        "l3": [l3 // 2, l3 * 3 // 4],
-        "memory": 2 * [max(2 * last, _MOST_BYTES)],  # a guest may hide a cache
-    }[resource], ""
+    if resource == "memory":
+        return 2 * [max(2 * last, _MOST_BYTES)], ""  # a guest may hide a cache
+    # Of one cache together more than all, while what each has fits.
+    return [of[resource] // 2, max(of[resource], of["l2"]) * 3 // 4], ""
 
 
 def _size_bytes(kind: str, level: int, cores: Sequence[int]) -> int:

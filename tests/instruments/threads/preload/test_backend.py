@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -350,14 +351,13 @@ def test_samples_stand_for_the_cpu_time(tmp_path: Path, job: Path) -> None:
 def test_only_a_part_of_the_time(tmp_path: Path, job: Path) -> None:
     with pytest.raises(MeasurementError, match="nothing was recorded"):
         record(tmp_path / "late", job, "mutex", settings=replace(ALL, skip_s=1000.0))
-    duration_s = 0.02
-    while True:  # beside other work no thread may have waited by then
-        try:
-            settings = replace(ALL, duration_s=duration_s)
+    for duration_s in (0.02 * 1.5**n for n in range(12)):  # under load none may have waited yet
+        settings = replace(ALL, duration_s=duration_s)
+        with contextlib.suppress(MeasurementError):
             ran = record(tmp_path / f"{duration_s}", job, "many", settings=settings)
             break
-        except MeasurementError:
-            duration_s *= 1.5
+    else:
+        pytest.fail("nothing was recorded in any of these times")
     assert 0 < ran.recording.end_ns - ran.recording.start_ns <= round(duration_s * 1e9)
     assert sum(ran.waits().values()) < 6000
 
