@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,7 @@ with pytest.MonkeyPatch.context() as for_now:
 
 del np, scipy
 
+_STARTED_S = time.monotonic()
 END_S = 60.0  # how long a run whose tests are over may take to end
 _GROWN_PAGES = (32 << 20) // os.sysconf("SC_PAGESIZE")  # collecting takes a tenth of a second
 _pages = {"kept": 0}
@@ -58,6 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of continuous integration."""
     parser.addoption("--write-skipped", metavar="FILE", help="write what was skipped to a file")
     parser.addoption("--files-shuffled", metavar="SEED", help="run files in an order of this seed")
+    parser.addoption("--end-after", metavar="SECONDS", type=float, help="begin no test later")
     parser.addoption("--only-from", metavar="FILE", help="run only the tests that a file lists")
 
 
@@ -79,6 +82,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         random.Random(seed).shuffle(files)
         place = {path: number for number, path in enumerate(files)}
         items.sort(key=lambda one: place[one.path])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    """Where the time of ``--end-after`` is over, a test is not run; one that runs goes to its end.
+
+    A signal would reach what a running test has started, too, and the test would fail by it.
+    """
+    end_s = item.config.getoption("--end-after")
+    return True if end_s is not None and time.monotonic() - _STARTED_S >= end_s else None
 
 
 # --- several processes (make test: -n auto --dist loadgroup) --------------------------------------
