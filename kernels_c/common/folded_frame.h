@@ -83,7 +83,8 @@ static int name_goes_on(span s) {
 /*
  * Where a function's arguments begin. No arguments: parentheses within brackets (templates, C++
  * lambdas), of "decltype(auto)", "operator()" and of a function within which this one is, a Go
- * receiver as in "net/http.(*Client).Do", "(anonymous namespace)".
+ * receiver as in "net/http.(*Client).Do", "(anonymous namespace)", and what stands between a blank
+ * and more of the name, as in "decltype ((p.begin)()) begin<Q>" and "void (*handler(int))(char)".
  */
 static const char *arguments(span s) {
   int64_t depth = 0;
@@ -101,7 +102,8 @@ static const char *arguments(span s) {
       int receiver = c > s.at && c[-1] == '.';
       int of_type = c - s.at >= 8 && memcmp(c - 8, "decltype", 8) == 0;
       behind = behind_closing(c, s.end);
-      if (depth <= 0 && !receiver && !of_type && !name_goes_on((span){behind, s.end}) &&
+      int within = c > s.at && c[-1] == ' ' && behind < s.end;
+      if (depth <= 0 && !receiver && !of_type && !within && !name_goes_on((span){behind, s.end}) &&
           !begins((span){c, s.end}, "(anonymous namespace)"))
         return c;
       c = behind - 1;

@@ -19,6 +19,8 @@ SYMBOLS = {
     "run() const::{lambda()#1}::operator()() const": "run() const::{lambda()#1}::operator()",
     "run()": "run",
     "decltype(auto) ns::apply<f(int)>(int, f&)": "decltype(auto) ns::apply<f(int)>",
+    "decltype ((p.begin)()) ns::begin<Q>(Q&)": "decltype ((p.begin)()) ns::begin<Q>",
+    "void (*handler(int))(char)": "void (*handler(int))",
     "operator<< <int>(std::ostream&, int)": "operator<< <int>",
     "operator|(A, B)": "operator|",
     "<fn(i32) -> i32 as FnOnce<(i32,)>>::call_once": None,
