@@ -81,7 +81,7 @@ def _imported(words: str) -> dict[str, Any]:
 
 def _python(function: FunctionType) -> dict[str, Any]:
     module = function.__module__
-    if module != _MADE_IN_PLACE and "<locals>" not in function.__qualname__:
+    if module != _MADE_IN_PLACE and "<" not in function.__qualname__:  # <locals>, <lambda>
         return _imported(f"{module}:{function.__qualname__}")
     parts: dict[str, str] = {}
     _collect(function, parts)

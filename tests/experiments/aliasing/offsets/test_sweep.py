@@ -248,9 +248,12 @@ def test_what_is_no_function(function: Any, sentence: str) -> None:
         sweep_offsets(function, *GOOD)
 
 
-def test_a_lambda_is_refused() -> None:
-    with pytest.raises(UserError, match="a lambda has no source"):
-        sweep_offsets(lambda a, out: None, *GOOD)  # noqa: ARG005
+def test_a_lambda_is_refused_wherever_it_is_written() -> None:
+    for qualname in ("test_a_lambda.<locals>.<lambda>", "<lambda>"):
+        given = lambda a, out: None  # noqa: ARG005, E731
+        given.__qualname__ = qualname
+        with pytest.raises(UserError, match="a lambda has no source"):
+            sweep_offsets(given, *GOOD)
 
 
 # --- for real ------------------------------------------------------------------------------------
