@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import perflib as pl
+from perflib.course.fix import fix
 from perflib.course.items import Relation
-from perflib.course.lesson import Lesson, declared, names
+from perflib.course.lesson import declared, names
 from perflib.course.needs import NEEDS, need
 from perflib.course.relations import found, reads, verdict
 from perflib.course.worksheet import Lab
 from perflib.model.errors import UserError
 
-DOCS = Path(__file__).parents[2] / "docs" / "course"
 MACHINE = "intel-guest"
 LABS = [
     "tlbs_and_huge_pages", "aliasing_4k", "noise_and_statistics", "slow_core_to_function",
-    "caches_and_numa",
+    "caches_and_numa", "threads_waiting", "lines_and_locks",
 ]  # fmt: skip
 
-
-@pytest.fixture(params=LABS)
-def lesson(request: pytest.FixtureRequest) -> Lesson:
-    return declared(request.param)
-
-
-# What else a relation's check is given: a recorded run, of an experiment with these parameters.
+# What else a relation's check is given: a recorded run, of an experiment with these parameters;
+# or the recorded comparison of changed code.
 _NULL = {"together": True, "functions": ["memcpy"], "elements": [2048], "simulated_offsets": []}
 _COSTLIER = {"costlier_core": 1, "frequency_hz": 10_000}
+_FIX = "false_sharing"
 EVIDENCE: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
     ("tlbs_and_huge_pages", "3"): ("code_segment", {}),
     ("tlbs_and_huge_pages", "5"): ("code_segment", {}),
@@ -44,22 +39,32 @@ EVIDENCE: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
     ("slow_core_to_function", "4"): ("event_profile", {}),
     ("slow_core_to_function", "6"): ("event_profile", _COSTLIER | {"tag": "exercise"}),
     ("caches_and_numa", "3"): ("memory_levels", {}),
+    **{("threads_waiting", name): ("threads", {}) for name in ("3", "4", "5", "8")},
+    ("threads_waiting", "10"): ("threads", {"versions": ["none"], "tag": "exercise"}),
+    ("lines_and_locks", "2"): ("coherence", {}),
+    ("lines_and_locks", "5"): (_FIX, {}),
+    ("lines_and_locks", "6"): ("coherence", {}),
+    ("lines_and_locks", "8"): ("threads", {}),
 }
 
 
-def test_a_wrong_relation_earns_nothing_and_says_why(lesson: Lesson) -> None:
-    lab = Lab(lesson)
-    for item in lesson.items:
+def evidence(of: str, **more: Any) -> Any:
+    if of == _FIX:
+        return fix(of).possible(recorded=MACHINE)
+    return pl.experiment(of).run(preset="quick", recorded=MACHINE, **more)
+
+
+@pytest.mark.parametrize("lesson", LABS)
+def test_a_wrong_relation_earns_nothing_and_says_why(lesson: str) -> None:
+    lab = Lab(declared(lesson))
+    for item in lab.lesson.items:
         if not isinstance(item, Relation):
             continue
-        given = EVIDENCE.get((lesson.name, item.name))
-        evidence = []
-        if given:
-            name, more = given
-            evidence = [pl.experiment(name).run(preset="quick", recorded=MACHINE, **more)]
+        known = EVIDENCE.get((lesson, item.name))
+        given = [evidence(known[0], **known[1])] if known else []
         assert item.wrong, item.name
         for answer, why in item.wrong:
-            checked = lab.check(item.name, answer, *evidence)
+            checked = lab.check(item.name, answer, *given)
             assert checked.points == 0, (item.name, why)
             assert checked.says
             assert checked.hint or checked.says.startswith("unknown")  # which is no try
