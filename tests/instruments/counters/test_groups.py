@@ -33,9 +33,7 @@ from perflib.model.errors import UserError
 from tests.counted import skip_unless_allowed
 from tests.processes import open_files
 
-FAULTS, CLOCK, SWITCHES = (
-    event(name) for name in ("page-faults", "task-clock", "context-switches")
-)
+FAULTS, CLOCK = event("page-faults"), event("task-clock")
 ABSENT = CounterEvent("no-such-event", type=1, config=10**6)
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 
@@ -136,13 +134,6 @@ def test_nothing_is_counted_before_and_after() -> None:
         assert row["scaled_error"] == 0
         assert row["running_ns"] == row["enabled_ns"] > 0
         assert row["status"] == "counted"
-
-
-def test_a_group_that_was_never_on_says_so() -> None:
-    with CounterGroup([FAULTS]) as group:
-        rows = group.read()
-    assert list(rows["status"]) == ["never switched on"]
-    assert rows["value"].isna().all()
 
 
 def test_the_same_name_twice_is_refused() -> None:
