@@ -12,7 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from perflib.experiments import NAMES, get
@@ -348,16 +347,6 @@ def test_disk_full_while_saving_loses_nothing(
 
 
 # --- presets, documentation ---------------------------------------------------------------------
-
-
-def table(**changed: Any) -> pd.DataFrame:
-    return pd.DataFrame({"round": [0, 0], "configuration": [0, 1], "sum": [1.5, 2.5], **changed})
-
-
-def test_experiment_that_finds_nothing_has_nothing_to_compare() -> None:
-    run = Run("r", "tiny", {}, table())
-    assert Tiny().compare(run, run) == []
-    assert Tiny().published() is None
 
 
 @pytest.mark.parametrize("experiment", [Tiny(), *map(get, NAMES)], ids=lambda made: made.name)

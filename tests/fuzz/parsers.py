@@ -80,6 +80,10 @@ def _json(rng: random.Random, data: bytes, _others: Sequence[bytes]) -> bytes:
     return mutated_json(rng, data.decode()).encode()
 
 
+def _after_the_first(rng: random.Random, data: bytes, others: Sequence[bytes]) -> bytes:
+    return data[:1] + mutated(rng, data[1:], others)
+
+
 # --- perf -----------------------------------------------------------------------------------------
 
 
@@ -272,11 +276,8 @@ def _recording(folder: Path) -> Parser:
         finally:
             path.write_bytes(whole[path])
 
-    def mutate(rng: random.Random, data: bytes, others: Sequence[bytes]) -> bytes:
-        return data[:1] + mutated(rng, data[1:], others)
-
     seeds = [bytes([i]) + whole[path] for i, path in enumerate(paths)]
-    return Parser(seeds, use, 0.004, mutate)
+    return Parser(seeds, use, 0.004, _after_the_first)
 
 
 @_parser
@@ -518,10 +519,8 @@ def _kernel_texts(folder: Path) -> Parser:
         finally:
             paths[which].write_bytes(whole[which])
 
-    def mutate(rng: random.Random, data: bytes, others: Sequence[bytes]) -> bytes:
-        return data[:1] + mutated(rng, data[1:], others)
-
-    return Parser([bytes([i]) + one for i, one in enumerate(whole)], use, 0.015, mutate)
+    seeds = [bytes([i]) + one for i, one in enumerate(whole)]
+    return Parser(seeds, use, 0.015, _after_the_first)
 
 
 @_parser

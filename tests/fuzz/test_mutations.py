@@ -23,7 +23,7 @@ from perflib.model.errors import MeasurementError, PerflibError, UserError
 from perflib.store import reading, run_files
 from tests.fuzz.mutate import mutated, mutated_json
 from tests.fuzz.mutations import tried
-from tests.fuzz.parsers import DATA, PARSERS, Parser
+from tests.fuzz.parsers import PARSERS, Parser
 from tests.instruments.threads.made import made_recording
 
 
@@ -223,8 +223,3 @@ def test_a_recording_that_names_what_it_has_not(tmp_path: Path) -> None:
         changed[field] = -1
         np.save(tmp_path / "one" / "intervals.npy", changed)
         made_recording(tmp_path / "one", threads=3, seconds=0.1, per_second=200)
-
-
-def test_the_runs_of_the_tests_are_as_perflib_saves_them() -> None:
-    for path in sorted((DATA / "runs").glob("*.parquet")):
-        assert len(reading.read_run(path).samples)

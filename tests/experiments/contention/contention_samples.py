@@ -15,7 +15,6 @@ from perflib.model.finding import Finding
 from tests.experiments.judged import by_claim, made_run
 from tests.experiments.made_once import made_once
 
-REQUIRED = [column.name for column in experiment.columns if column.required]
 ALONE_NS = 30.0
 SAMPLE_NS = 1e6
 SETS: tuple[tuple[tuple[int, ...], str], ...] = (((0,), "none"), ((0, 1), "cache"))

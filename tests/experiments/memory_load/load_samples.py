@@ -18,7 +18,6 @@ from tests.experiments.made_once import made_once
 RATES = (10.0, 40.0, 70.0, 100.0)
 MOST_GB_S = 20.0
 IDLE_NS = 100.0
-REQUIRED = [column.name for column in experiment.columns if column.required]
 Curve = Callable[[float], float]
 
 
