@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from perflib.kernels import Kernel, record
-from tests.reference import coherence as reference
+from tests.reference.words import shuffled, splitmix
 
 KERNEL = "sharing"
 ALTERNATION, ACCOUNT = (
@@ -47,7 +47,7 @@ def run(kernel: Kernel, **changed: Any) -> tuple[int, np.ndarray[Any, Any], Any]
 
 def last_line(seed: int, lines: int, steps: int) -> int:
     """Where a chase through lines that splitmix64 shuffled ends."""
-    order = reference.shuffled(lines, reference.splitmix(seed))
+    order = shuffled(lines, splitmix(seed))
     return order[(order.index(0) + steps) % lines]
 
 
