@@ -146,39 +146,38 @@ def test_a_figure_that_fails_ends_no_measurement(monkeypatch: pytest.MonkeyPatch
     assert "singular matrix" in shown.message
 
 
-def test_redrawing_takes_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def redraws(
+    patch: pytest.MonkeyPatch, rounds: int, round_s: float, drawing_s: float
+) -> tuple[int, float]:
+    """How often it draws while so many rounds are measured, and how long that takes."""
     shown = small()
     now = [100.0]
-    monkeypatch.setattr(sys.modules["perflib.lab.form"], "monotonic", lambda: now[0])
+    patch.setattr(sys.modules["perflib.lab.form"], "monotonic", lambda: now[0])
     drawn: list[float] = []
 
     def draw(_: object) -> None:
         drawn.append(now[0])
-        now[0] += 0.3
+        now[0] += drawing_s
 
-    monkeypatch.setattr(shown, "_draw", draw)
+    patch.setattr(shown, "_draw", draw)
     progress = shown._progress(shown.experiment.params({}))
-    for round_ in range(200):
+    for round_ in range(rounds):
         progress(Status(1.0, 1.0, round_, None, lambda: None))  # type: ignore[arg-type, return-value]
-        now[0] += 0.05
-    assert len(drawn) == pytest.approx((now[0] - 100) / 3, abs=1.5)
+        now[0] += round_s
+    return len(drawn), now[0] - 100
+
+
+def test_redrawing_takes_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, elapsed_s = redraws(monkeypatch, 200, 0.05, 0.3)
+    assert drawn == pytest.approx(elapsed_s / 3, abs=1.5)
 
 
 @pytest.mark.parametrize("live_rounds", [0, 3])
 def test_it_draws_from_the_round_on_that_the_experiment_says(
     live_rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown = small()
-    monkeypatch.setattr(type(shown.experiment), "live_rounds", live_rounds)
-    now = [100.0]
-    monkeypatch.setattr(sys.modules["perflib.lab.form"], "monotonic", lambda: now[0])
-    drawn: list[float] = []
-    monkeypatch.setattr(shown, "_draw", lambda _: drawn.append(now[0]))
-    progress = shown._progress(shown.experiment.params({}))
-    for round_ in range(5):
-        progress(Status(1.0, 1.0, round_, None, lambda: None))  # type: ignore[arg-type, return-value]
-        now[0] += 10.0
-    assert len(drawn) == 5 - live_rounds
+    monkeypatch.setattr(type(experiments.get("machine")), "live_rounds", live_rounds)
+    assert redraws(monkeypatch, 5, 10.0, 0.0)[0] == 5 - live_rounds
 
 
 @pytest.mark.parametrize("name", experiments.NAMES)

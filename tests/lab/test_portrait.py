@@ -22,8 +22,7 @@ from perflib.store.run_files import load
 from tests.investigation.cases import EXPERIMENT, evidence, healthy, share, slow_core, slower
 from tests.investigation.cases import taken as step_of
 from tests.machine import trees
-
-RUNS = Path(__file__).parents[1] / "data" / "runs"
+from tests.stored import RUNS
 
 
 def described(make: Callable[[Path], Path], root: Path) -> dict[str, Any]:

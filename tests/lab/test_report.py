@@ -16,8 +16,7 @@ from perflib.model.run import Run
 from perflib.store.run_files import load
 from tests.model.made import slower
 from tests.pages import Page
-
-RUNS = Path(__file__).parents[1] / "data" / "runs"
+from tests.stored import RUNS
 
 
 def stored(*names: str) -> list[Run]:
