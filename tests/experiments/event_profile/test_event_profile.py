@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perflib.cli import main
 from perflib.experiments import get
 from perflib.experiments.event_profile import measure
 from perflib.framework.brackets import SIBLING_COLUMNS
@@ -24,6 +24,7 @@ from perflib.lab.theme import png, themed
 from perflib.model.errors import UserError
 from perflib.model.run import Run
 from perflib.store.run_files import load, runs
+from tests.cli.calling import call
 from tests.experiments.event_profile.profiles import samples
 from tests.experiments.judged import by_subject
 from tests.instruments.perf.test_recorder import BURN, needs_perf
@@ -337,27 +338,10 @@ def test_tables_of_users_through_the_command_line(
 ) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     table.to_csv(tmp_path / "x.csv", index=False)
-    with pytest.raises(SystemExit) as ended:
-        main(["analyse", EVENT.name, "--samples", str(tmp_path / "x.csv")])
+    assert call("analyse", EVENT.name, "--samples", str(tmp_path / "x.csv")) == exit_code
     said = capsys.readouterr()
     text = " ".join((said.out + said.err).split())
-    assert ended.value.code == exit_code, text
-    assert pd.Series([text]).str.contains(" ".join(says.split())).item(), text
-
-
-def drawn(table: pd.DataFrame) -> dict[str, str]:
-    """Every figure's words; each can be drawn."""
-    words = {}
-    with themed():
-        for name, figure in EVENT.figures(run_of(table)).items():
-            assert png(figure).startswith(b"\x89PNG")
-            axes = figure.axes[0]
-            ticks = [label.get_text() for label in axes.get_yticklabels()]
-            title = axes.get_title() + axes.get_title(loc="left")
-            assert axes.get_xlabel()
-            assert title
-            words[name] = "\n".join([title, axes.get_xlabel(), axes.get_ylabel(), *ticks])
-    return words
+    assert re.search(says, text), text
 
 
 @pytest.mark.parametrize(
@@ -379,14 +363,15 @@ def drawn(table: pd.DataFrame) -> dict[str, str]:
     ],
 )
 def test_every_table_has_figures_with_labels(table: pd.DataFrame, names: list[str]) -> None:
-    words = drawn(table)
-    assert list(words) == ["modules", *names]
-    if "cost" in words:
-        assert "share of the event (%), 95 % interval (counting only)" in words["cost"]
-        assert words["cost"].endswith(("\nf", "\nkv_runge_kutta"))  # the largest, on top
-    if "cost_cpu1" in words:
-        assert "kv_runge_kutta" in words["cost_cpu1"]
-        assert "additional time per event on cpu1 (" in words["additional_time_cpu1"]
+    with themed():
+        figures = EVENT.figures(run_of(table))
+        for figure in figures.values():
+            assert png(figure).startswith(b"\x89PNG")
+    assert list(figures) == ["modules", *names]
+    if "cost" in figures:
+        axes = figures["cost"].axes[0]
+        assert axes.get_xlabel() == "share of the event (%), 95 % interval (counting only)"
+        assert axes.get_yticklabels()[-1].get_text() in ("f", "kv_runge_kutta"), "the largest"
 
 
 def test_a_run_that_has_only_begun_can_be_drawn_and_analysed() -> None:

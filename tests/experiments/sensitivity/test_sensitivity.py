@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from perflib.experiments import get
-from perflib.experiments.sensitivity import DOSES, measure
-from perflib.experiments.sensitivity.table import BASES, DoseTable
+from perflib.experiments.sensitivity import measure
+from perflib.experiments.sensitivity.table import DoseTable
 from perflib.machine.processes import is_gone
 from perflib.measure.pages import of_programs
 from perflib.model.errors import MeasurementError, UserError
@@ -138,17 +138,6 @@ def test_an_open_verdict_says_how_long_it_would_take() -> None:
     said = found(8, {"traffic": 0.025}, rounds=6, noise=0.05)["memory bandwidth"]
     assert said.verdict == "inconclusive"
     assert codes(said)[0] in ("wanted", "too_close")
-
-
-def test_every_dose_has_a_place_in_the_tables_and_the_figure() -> None:
-    run = made_run(EXPERIMENT, samples(9))
-    table = EXPERIMENT.derived(run)["doses"]()
-    assert set(table["dose"]) == set(DOSES) - {"control", "huge_pages", "sibling"}
-    assert len(EXPERIMENT.derived(run)["slopes"]()) == 2
-    axes = EXPERIMENT.figures(run)["doses"].axes
-    assert len(axes) == 3
-    assert axes[0].get_xlabel().startswith("others write")
-    assert set(BASES) <= set(DOSES)
 
 
 # --- bad input -----------------------------------------------------------------------------------

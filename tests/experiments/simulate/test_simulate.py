@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perflib import experiments
@@ -204,12 +204,8 @@ def test_lines_stand_beside_misses() -> None:
 @given(
     st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1)
 )
+@example(["awk", "{print}", "{first}", "{{seed}}", "a b", "", "'"])
 def test_a_command_s_words_stay_what_they_are(argv: list[str]) -> None:
-    assert job_argv(command_template(argv), first=3, events=4, seed=5) == argv
-
-
-def test_words_that_look_like_placeholders() -> None:
-    argv = ["awk", "{print}", "{first}", "{{seed}}", "a b", "", "'"]
     assert job_argv(command_template(argv), first=3, events=4, seed=5) == argv
 
 

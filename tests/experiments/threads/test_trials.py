@@ -170,21 +170,16 @@ def test_a_profile_of_a_part_speaks_of_that_part(
     def part(*args: Any, **options: Any) -> Profiled:
         done = loop.profile_job(*args, **options)
         begin, end = Account.parse(done.output).begin_ns, Account.parse(done.output).end_ns
-        later = {**done.recording.meta, "start_ns": (begin + end) // 2, "end_ns": end + 5}
+        start = end + 1 if nothing else (begin + end) // 2
+        later = {**done.recording.meta, "start_ns": start, "end_ns": end + 5}
         return replace(done, recording=replace(done.recording, meta=later))
 
+    nothing = False
     monkeypatch.setattr(threads_trials, "profile_job", part)
     found = row(trials(tmp_path).take(0, 2))
     assert found["recorded_s"] == pytest.approx(found["job_time_s"] / 2, rel=1e-6)
     assert found["running_s"] == pytest.approx(2 * found["recorded_s"], rel=1e-6)
-
-    def nothing(*args: Any, **options: Any) -> Profiled:
-        done = loop.profile_job(*args, **options)
-        end = Account.parse(done.output).end_ns
-        later = {**done.recording.meta, "start_ns": end + 1, "end_ns": end + 5}
-        return replace(done, recording=replace(done.recording, meta=later))
-
-    monkeypatch.setattr(threads_trials, "profile_job", nothing)
+    nothing = True
     with pytest.raises(MeasurementError, match="is skip_s too long"):
         trials(tmp_path).take(0, 2)
 
@@ -273,7 +268,7 @@ def test_a_running_jobs_recording_is_cut_into_segments(
 
     def attached(pid: int, *args: Any, **options: Any) -> Profiled:
         requested.append((pid, args, options))
-        account = Account.parse(FakeLoop(noise=0.0).account(argv(2, "output"), 0.0))
+        account = Account.parse(FakeLoop(noise=0.0).account(argv(2, "output")))
         return Profiled(None, "", 1.0, "", recording(args[1], account))
 
     monkeypatch.setattr(threads_trials, "profile_job", attached)
@@ -290,7 +285,7 @@ def test_a_running_jobs_recording_is_cut_into_segments(
 
 def test_the_self_report_is_that_of_the_real_job() -> None:
     """What the fake prints has the shape of the job's own account, and the same names."""
-    account = Account.parse(FakeLoop().account(argv(2, "formula,output"), 0.0))
+    account = Account.parse(FakeLoop().account(argv(2, "formula,output")))
     assert [one.name for one in account.locks] == ["formula_lock", "output_module"]
     assert {one.point for one in account.locks} <= set(event_loop.POINTS)
 
