@@ -115,12 +115,6 @@ def test_every_core_size_pattern_and_backing_is_a_configuration_once() -> None:
     }
 
 
-def test_beyond_the_switch_there_is_the_chase() -> None:
-    made = plan(patterns=["chase"], sizes_kib=[8192], backings=["4k"])
-    assert [found[2] for found in made["configurations"]] == [2048]
-    assert made["hugetlb_pages"] == 8
-
-
 def test_the_rings_control_is_measured_on_small_pages_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -128,9 +128,3 @@ def test_without_qemu_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "simulated" not in run.provenance
     assert run.samples["ok"].all()
     assert "misses" not in CODE.figures(run)
-
-
-def test_none_are_simulated_when_none_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code_simulated, "qemu_counts", pytest.fail)
-    run = CODE.measure(CODE.params({**TINY, "simulated_sizes": 0}))
-    assert run.provenance["problems"] == []

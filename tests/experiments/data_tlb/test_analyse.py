@@ -12,10 +12,10 @@ from perflib.experiments.data_tlb.analyse import findings, rise_of
 from perflib.experiments.data_tlb.measure import numbers
 from perflib.experiments.data_tlb.table import Entries, Rise
 from perflib.experiments.data_tlb.ways import find_ways
-from perflib.framework.knees import at_level, no_knee
+from perflib.framework.knees import at_level
 from perflib.model.finding import Finding
 from perflib.stats.interval import Interval
-from perflib.stats.knees import Knee, Knees
+from perflib.stats.knees import Knee
 from tests.experiments.data_tlb.tlb_samples import Level, Machine, run_of, tlb
 from tests.experiments.judged import by_subject
 
@@ -195,21 +195,6 @@ def test_a_size_between_where_a_rise_begins_and_its_half_is_near() -> None:
     assert at_level(found, {"L2": 4096}, 20, begins=1300)[0].verdict == "refuted"
     assert at_level(found, {}, 20)[0].reasons[0].code == "reach_unknown"
     assert at_level(Interval(2000, 900, 4200), {"L2": 2048}, 20)[0].reasons[0].code == "open"
-
-
-@pytest.mark.parametrize(
-    ("bound", "verdict", "code"),
-    [
-        (0.02, "refuted", "no_knee"),
-        (0.2, "inconclusive", "no_knee_seen"),
-        (math.nan, "inconclusive", "too_few"),
-    ],
-)
-def test_no_knee_says_something_only_if_it_would_have_been_seen(
-    bound: float, verdict: str, code: str
-) -> None:
-    decision = no_knee(Knees((), 0.5, bound, Interval(0, 0, 0), ()), 5.0)
-    assert (decision.verdict, decision.reasons[0].code) == (verdict, code)
 
 
 # --- ways ----------------------------------------------------------------------------------------

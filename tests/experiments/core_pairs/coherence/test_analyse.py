@@ -65,17 +65,6 @@ def test_the_interval_is_that_of_the_run_not_of_the_pairs() -> None:
     assert table.half_width < 3
 
 
-def test_the_main_matrix_is_the_best_there_is(two: pd.DataFrame) -> None:
-    def main_of(*whats: str) -> str | None:
-        return CoherenceTable(two[two["what"].isin(whats)]).main
-
-    assert CoherenceTable(two).main == "cas_one_line"
-    assert main_of("one_way_message", "modified load") == "one_way_message"
-    assert main_of("invalid load", "modified load") == "modified load"
-    assert main_of("invalid load") == "invalid load"
-    assert main_of(*(f"modified load, {layout}" for layout in LAYOUTS)) is None
-
-
 def test_a_users_table_needs_four_columns() -> None:
     made = samples(whats=("cas_one_line", "modified load"), layouts=None)
     mine = made[["owner_cpu", "requester_cpu", "what", "latency_ns"]]
@@ -191,13 +180,6 @@ def test_null_equal_cores() -> None:
     assert found["groups"].verdict == "refuted"
     assert found["groups"].evidence["bound_percent"] < 5
     assert found["kernel"].verdict == "supported"
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_null_noise_says_nothing_of_the_kernel(seed: int) -> None:
-    four = ((0, 1, 2, 3),)
-    made = samples(seed, groups=four, whats=CAS, rounds=8, noise=0.5)
-    assert findings(made, four)["kernel"].verdict == "inconclusive"
 
 
 def test_groups_are_found_and_are_the_kernels(eight: pd.DataFrame) -> None:

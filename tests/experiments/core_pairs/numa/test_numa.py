@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +33,6 @@ from tests.experiments.core_pairs.cell_samples import (
 from tests.experiments.judged import by_subject
 
 NUMA = get("numa")
-REQUIRED = ["alloc_cpu", "load_cpu", "latency_cycles"]
 TINY: dict[str, Any] = {"budget_s": 0.5, "array_mib": 4, "trial_ms": 0.3}
 
 TWO_NODES = [0] * 8 + [1] * 8
@@ -108,26 +105,6 @@ def test_runs_are_compared_by_their_cores() -> None:
     changed = by_subject(NUMA.compare(first, second))
     assert changed["cpu2"].verdict == "supported"
     assert 15 < changed["cpu2"].effect < 25
-
-
-# --- tables of users -----------------------------------------------------------------------------
-
-
-def test_a_users_table_gives_the_same_as_a_run(tmp_path: Path, capsys: Any) -> None:
-    table = samples(INTEL)
-    path = tmp_path / "mine.csv"
-    table[REQUIRED].to_csv(path, index=False)
-    assert command("analyse", "numa", "--samples", str(path), "--json") == 0
-    found = {one["subject"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
-    assert found["groups"]["effect"] == 2
-    assert found["groups"]["verdict"] == "supported"
-    assert found["groups"]["evidence"]["groups"]["9"] == 1
-    assert [round(near["latency"], -1) for near in found["groups"]["evidence"]["classes"]] == [
-        220, 360,
-    ]  # fmt: skip
-    assert "kernel" not in found
-    drawn = figures(run_of(table[REQUIRED]))
-    assert list(drawn) == ["heatmap", "groups", "classes"]
 
 
 # --- figures -------------------------------------------------------------------------------------
