@@ -5,12 +5,10 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from perflib.fleet import manifest
 from perflib.fleet.manifest import key_of
 from perflib.fleet.nodes import Node
 from perflib.fleet.plan import Plan, create, open_plan, planned
@@ -210,9 +208,3 @@ def test_a_mistake_is_a_sentence_and_nothing_is_written(
     assert call("fleet", *words) == 2
     assert says in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["nodes.csv"]
-
-
-def test_the_manifest_is_read_as_it_was_written(tmp_path: Path, plan: Plan) -> None:
-    rows = [replace(row, limit_s=5) for row in plan.rows.values()]
-    manifest.write(rows, tmp_path / "m.csv")
-    assert manifest.read(tmp_path / "m.csv") == rows

@@ -228,28 +228,19 @@ def test_parquet_of_somebody_else_is_no_run(home: Path) -> None:
 # --- a full disk -------------------------------------------------------------------------------
 
 
-def check_nothing_half_saved(path: Path, error: MeasurementError) -> None:
-    assert f"run {run().id} cannot be saved to {path}" in str(error)
-    assert [entry.name for entry in path.parent.iterdir()] == []
-    run_files.save(run(rows=3), path)
-    assert len(run_files.load(path).samples) == 3
-
-
-def test_full_disk_leaves_nothing_half_saved(tmp_path: Path) -> None:
+def test_full_disk_leaves_nothing_half_saved_and_keeps_what_was_before(tmp_path: Path) -> None:
     path = tmp_path / "runs" / "x.parquet"
     with files_no_larger_than(20_000), pytest.raises(MeasurementError) as told:
         run_files.save(run(), path)
-    check_nothing_half_saved(path, told.value)
-
-
-def test_full_disk_keeps_what_was_saved_before(tmp_path: Path) -> None:
-    path = tmp_path / "runs" / "x.parquet"
+    assert f"run {run().id} cannot be saved to {path}" in str(told.value)
+    assert list(path.parent.iterdir()) == []
     run_files.save(run(rows=3), path)
     before = path.read_bytes()
+    assert len(run_files.load(path).samples) == 3
     with files_no_larger_than(20_000), pytest.raises(MeasurementError):
         run_files.save(run(), path)
     assert path.read_bytes() == before
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_place_that_cannot_be_written(tmp_path: Path) -> None:
