@@ -249,11 +249,11 @@ def _visits(
     return np.append(ends, math.inf), np.append(np.tile([False, True], count), False)
 
 
-def in_turns(made: pd.DataFrame, own_bytes: int = 2 * MIB) -> pd.DataFrame:
+def in_turns(made: pd.DataFrame) -> pd.DataFrame:
     """Larger arrays in every third round only, as a run visits them."""
     turn = np.floor(np.log2(made["array_bytes"].to_numpy())).astype(int)
     now = (made["round"].to_numpy() + turn) % 3 == 0
-    seen: pd.DataFrame = made[made["array_bytes"].le(own_bytes) | now]
+    seen: pd.DataFrame = made[made["array_bytes"].le(2 * MIB) | now]
     return seen
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -150,12 +149,11 @@ def two_sockets(monkeypatch: pytest.MonkeyPatch) -> FakeArrays:
     return fake
 
 
-def measured(rounds: int, watch: Callable[[Any], None] = lambda _status: None, **given: Any) -> Run:
+def measured(rounds: int, **given: Any) -> Run:
     """A run that is stopped in the first trial after so many rounds."""
     stop = threading.Event()
 
     def progress(status: Any) -> None:
-        watch(status)
         if status.rounds >= rounds:
             stop.set()
 
