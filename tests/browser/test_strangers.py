@@ -22,11 +22,11 @@ from perflib.store.run_files import load
 from tests.browser.notebooks import errors, open_notebook, run_all, write_notebook
 from tests.browser.payloads import CANARY, PAYLOADS, WATCH
 from tests.investigation.cases import EXPERIMENT, PART
+from tests.stored import RUNS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Dialog
 
-RUNS = Path(__file__).parents[1] / "data" / "runs"
 _TOP = Path(__file__).parents[2]
 _PATIENCE_MS = 120_000
 _ALL = " ".join(PAYLOADS)

@@ -164,6 +164,7 @@ def test_the_view_zooms_to_a_node_and_opens_its_runs(
     levels["run"] = levels["run"].astype(str).where(~mine, run.id)
     shown = farm((levels, view.nodes)).view()
     assert shown.node.value == "n0005"
+    assert "n0005 is slower than the other nodes" in shown._said.value
     before = bytes(shown._map.value)
     shown.rows.value = (0, 4)
     assert bytes(shown._map.value) != before
@@ -173,6 +174,7 @@ def test_the_view_zooms_to_a_node_and_opens_its_runs(
     assert "All 2 cores are equally fast" in shown._opened.value
     among = bytes(shown._among.value)
     shown.node.value = "n0001"
+    assert "n0005" not in shown._said.value
     assert bytes(shown._among.value) != among
     shown.run.value = shown.run.options[1]
     assert "unknown run" in shown._opened.value
