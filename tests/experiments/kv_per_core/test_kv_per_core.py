@@ -18,7 +18,7 @@ from perflib.measure.conditions import Conditions
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
-from perflib.store.run_files import load, runs
+from perflib.store.run_files import runs
 from tests.experiments.judged import by_subject, codes, made_run
 from tests.experiments.simulated import samples
 
@@ -174,7 +174,7 @@ def test_chunks_hold_every_event_once_in_trials_of_about_the_length_asked() -> N
 # --- measuring, for real -----------------------------------------------------------------------
 
 
-def test_a_short_run_measures_all_cores_and_is_saved() -> None:
+def test_a_short_run_measures_all_events() -> None:
     run = KV.measure(KV.Params.make({"budget_s": 1.0, "events": 10}))
     table = run.samples
     allowed = os.sched_getaffinity(0)
@@ -183,20 +183,6 @@ def test_a_short_run_measures_all_cores_and_is_saved() -> None:
     assert table["ok"].all()
     assert (table["time_ns"] > 0).all()
     assert (table["cpu_time_ns"] <= table["time_ns"] * 1.5 + 1e6).all()
-    again = load(run.id)
-    pd.testing.assert_frame_equal(again.samples, table, check_dtype=False)
-    assert again.provenance["kernel"]["kernel"] == "kv"
-    assert [c["obtained"]["cpus"] for c in again.provenance["conditions"]] == [
-        [cpu] for cpu in again.provenance["plan"]["cores"]
-    ]
-    assert [entry.status for entry in runs()] == ["saved"]
-
-
-def test_code_size_changes_no_result() -> None:
-    small = KV.measure(KV.Params.make({"budget_s": 0.3, "events": 5, "code_kib": 100}))
-    large = KV.measure(KV.Params.make({"budget_s": 0.3, "events": 5, "code_kib": 600}))
-    assert large.provenance["plan"]["copies"] > 5 * small.provenance["plan"]["copies"]
-    assert small.provenance["plan"]["checksums"] == large.provenance["plan"]["checksums"]
 
 
 def test_the_job_as_a_program_gives_the_same_table() -> None:

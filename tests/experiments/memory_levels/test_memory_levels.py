@@ -24,9 +24,8 @@ from perflib.measure.arrays import SAMPLE, Arrays
 from perflib.measure.pages import backings
 from perflib.measure.pages.backings import why_not, with_pool
 from perflib.model.errors import MeasurementError, UserError
-from perflib.store.run_files import load, runs
-from tests.experiments.commands import command
-from tests.experiments.memory_levels.memory_samples import KIB, MIB, REQUIRED, samples
+from perflib.store.run_files import runs
+from tests.experiments.memory_levels.memory_samples import KIB, MIB
 
 CPUS = sorted(os.sched_getaffinity(0))
 CPU = CPUS[0]
@@ -379,18 +378,11 @@ def test_where_nothing_is_ok_the_run_is_kept_and_says_why(monkeypatch: pytest.Mo
 # --- for real ------------------------------------------------------------------------------------
 
 
-def test_a_short_run_from_the_command_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    words = ["-p", "budget_s=0.4", "-p", "largest_mib=1", "-p", "trial_ms=0.05", "-p", "repeats=2"]
-    assert command("run", "memory_levels", *words, "-p", "orders=window,sequential") == 0
-    assert "L1d" in capsys.readouterr().out
-    (entry,) = runs()
-    run = load(entry.id)
+def test_a_short_run() -> None:
+    run = experiment.measure(params(budget_s=0.4))
     assert run.samples["ok"].all()
     assert set(run.samples["order"]) == {"window", "sequential"}
     assert set(run.samples["backing"]) == set(run.provenance["plan"]["backings"])
-    assert run.provenance["kernel"]["kernel"] == "memory_chase"
     assert set(run.samples["cpu"]) == {CPU}
     assert run.samples["core_mhz"].median() > 100  # of one that was pushed aside it is far less
     drawn = experiment.figures(run)
@@ -398,7 +390,3 @@ def test_a_short_run_from_the_command_line(
     assert ("ratios" in drawn) == bool(pairs(MemoryTable.of(run).alone))  # none if never alone
     subjects = {finding.subject for finding in experiment.analyse(run)}
     assert {"memory", *(["prefetcher"] if "ratios" in drawn else [])} <= subjects
-    path = tmp_path / "mine.csv"
-    samples(rounds=4)[REQUIRED].to_csv(path, index=False)
-    assert command("analyse", "memory_levels", "--samples", str(path)) == 0
-    assert "memory" in capsys.readouterr().out
