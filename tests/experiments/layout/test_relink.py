@@ -80,8 +80,7 @@ def test_a_run_links_the_program_in_its_orders_and_leaves_the_users_alone(object
     program = objects / "job"
     before = program.read_bytes()
     run = measured(
-        job="command",
-        job_command=str(program),
+        program,
         relink="cc -o job main.o f.o g.o",
         link_orders=4,
         factors="link_order,argv0",
