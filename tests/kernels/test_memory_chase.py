@@ -22,6 +22,7 @@ from perflib.kernels import Kernel
 from perflib.measure.pages import smaps
 from perflib.measure.pages.backings import why_not
 from perflib.measure.pages.kinds import BACKINGS
+from tests.kernels.laid_code import values
 from tests.reference import memory_chase as reference
 
 # They change, or depend on, the machine's huge pages: one after the other.
@@ -66,8 +67,7 @@ def run(
 ) -> list[SimpleNamespace]:
     out = kernel.ffi.new("chase_sample[]", repeats)
     assert kernel.lib.chase_run(array, cpu, warm, loads, repeats, out) == 0
-    names = [name for name, _ in kernel.ffi.typeof("chase_sample").fields]
-    return [SimpleNamespace(**{name: getattr(sample, name) for name in names}) for sample in out]
+    return [values(kernel.ffi, one) for one in out]
 
 
 def laid_bytes(kernel: Kernel, array: Any, apart: int = 0) -> list[int]:

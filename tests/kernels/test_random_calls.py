@@ -16,6 +16,7 @@ from perflib import kernels
 from perflib.kernels import Kernel
 from perflib.machine.libraries.elf import read_elf
 from perflib.model.errors import MeasurementError
+from tests.kernels.laid_code import bounds, lay, run
 from tests.reference import code_segment as reference
 
 RANDOM, LOADED, SMALL_PAGES = 0, 0, 1
@@ -30,22 +31,15 @@ def kernel(request: pytest.FixtureRequest, processor: str) -> Kernel:  # noqa: A
     return kernels.load("random_calls", define=define)
 
 
-def bounds(kernel: Kernel) -> list[int]:
-    out = kernel.ffi.new("int64_t[10]")
-    assert kernel.lib.code_bounds(out) == 0
-    return list(out)
-
-
 def sample(
     kernel: Kernel, n: int, seed: int, warm: int, steps: int, backing: int = LOADED
 ) -> tuple[int, int, int]:
     """Smallest and largest instruction pointer, from the begin of the text, and the checksum."""
-    out, span = kernel.ffi.new("code_sample *"), kernel.ffi.new("uint64_t[2]")
-    assert kernel.lib.code_lay(RANDOM, n, backing, seed, span) == 0
-    assert kernel.lib.code_run(warm, steps, 1, out) == 0
+    begin, end = lay(kernel, RANDOM, n, backing, seed)
+    (out,) = run(kernel, warm, steps)
     first = bounds(kernel)[2]
-    assert (span[0], (span[1] - span[0]) % HUGE) == (first, 0)
-    assert first <= out.first_ip <= out.last_ip < span[1]
+    assert (begin, (end - begin) % HUGE) == (first, 0)
+    assert first <= out.first_ip <= out.last_ip < end
     assert out.steps == steps
     assert out.sample.time_ns > 0
     return out.first_ip - first, out.last_ip - first, out.checksum

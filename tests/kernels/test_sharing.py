@@ -14,10 +14,8 @@ from perflib.kernels import Kernel, record
 from tests.reference.words import shuffled, splitmix
 
 KERNEL = "sharing"
-ALTERNATION, ACCOUNT = (
-    record("sharing", "sharing_alternation"),
-    record("sharing", "sharing_account"),
-)
+ALTERNATION = record("sharing", "sharing_alternation")
+ACCOUNT = record("sharing", "sharing_account")
 CPUS = sorted(os.sched_getaffinity(0))
 PORTS, CACHE, MEMORY = range(3)
 ARGUMENT, CORE = 1 << 16, 3 << 16

@@ -376,7 +376,7 @@ check(32768)
 
 def test_text_is_laid_under_a_running_thread_that_gets_signals() -> None:
     """It ends when enough of each has happened; a crash would be a signal's exit status."""
-    found = child("""
+    child("""
 signals = 0
 def on_alarm(number, frame):
     global signals
@@ -412,14 +412,12 @@ finally:
     thread.join()
     signal.setitimer(signal.ITIMER_REAL, 0)
 assert not failures, failures
-print("well")
 """)
-    assert found == "well\n"
 
 
 def test_ring_is_not_laid_anew_while_it_runs() -> None:
     """Another ring, of other jumps, waits until the one that runs has ended."""
-    found = child("""
+    child("""
 n = 300
 must_lay(CHASE, n, SMALL, 1)
 done, laid = threading.Event(), 0
@@ -440,6 +438,4 @@ try:
 finally:
     done.set()
     thread.join()
-print("well")
 """)
-    assert found == "well\n"
