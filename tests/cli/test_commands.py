@@ -239,8 +239,6 @@ def test_doctor_without_a_compiler_says_what_is_missing(
         (("analyse", "kv_per_core", "--samples", "nowhere.csv"), "there is no file"),
         (("analyse", "kv_per_core", "--samples", __file__), "not '.py'"),
         (("run", "--bogus"), "No such option"),
-        (("run", "machine", "--preset", "quik"), "did you mean 'quick'"),
-        (("run", "machine", "--profile", "quik"), "did you mean 'quick'"),
         (("investigate", "--core", "4000"), "--core 4000"),
         (("investigate", "--core", "one"), "not a valid integer"),
         (("investigate", "--against", "0"), "--core says which is slow"),

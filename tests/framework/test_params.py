@@ -278,12 +278,8 @@ def test_subclass_adds_fields_and_keeps_the_rest() -> None:
         code_kib: int = parameter(256, "size of the code", "KiB", ge=1, le=8)
         way: Literal["up", "down"] = parameter("up", "where to")
 
-    with pytest.raises(UserError, match="parameter 'code_kib': 9"):
-        Own.make({"code_kib": 9})
     with pytest.raises(UserError, match=r"parameter 'way': 'left'.*up \| down"):
         Own.make({"way": "left"})
-    with pytest.raises(UserError, match=r"parameter 'code_kib': True: .*true or false"):
-        Own.make({"code_kib": True})
     described = {entry["name"]: entry for entry in describe_fields(Own)}
     assert described["code_kib"]["bounds"] == {"ge": 1, "le": 8}
     assert described["way"]["type"] == "up | down"

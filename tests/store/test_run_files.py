@@ -299,15 +299,9 @@ def test_query_spans_runs_with_different_columns() -> None:
 
 
 def test_table_of_a_user(tmp_path: Path) -> None:
-    table = tmp_path / "it's mine [1].csv"
+    table = tmp_path / "it's MINE [1].CSV"
     table.write_text("round,cpu,time_ns\n0,0,1.5\n0,1,2.5\n")
-    assert run_files.read_table(table).to_dict("list") == {
-        "round": [0, 0],
-        "cpu": [0, 1],
-        "time_ns": [1.5, 2.5],
-    }
-    upper = table.rename(tmp_path / "TABLE.CSV")
-    assert len(run_files.read_table(upper)) == 2
+    assert run_files.read_table(table)["time_ns"].tolist() == [1.5, 2.5]
 
 
 def test_table_that_cannot_be_read_says_why(tmp_path: Path) -> None:

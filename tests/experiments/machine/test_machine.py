@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from perflib.experiments import get
 from perflib.experiments.machine.analyse import stolen_by_trial
 from perflib.experiments.machine.measure import look
-from perflib.model.run import Run
 from perflib.store.run_files import load
+from tests.experiments.judged import made_run
 
 MACHINE = get("machine")
 
@@ -39,8 +39,7 @@ def turns(shares: dict[int, float], rounds: int = 30) -> pd.DataFrame:
 
 
 def verdicts(table: pd.DataFrame) -> dict[str, str]:
-    run = Run("r", "machine", MACHINE.Params.make({}).model_dump(mode="json"), table)
-    return {finding.subject: finding.verdict for finding in MACHINE.analyse(run)}
+    return {one.subject: one.verdict for one in MACHINE.analyse(made_run(MACHINE, table))}
 
 
 def test_a_core_that_loses_time_is_named_and_a_quiet_one_is_not() -> None:
@@ -79,8 +78,7 @@ def test_a_look_takes_one_turn_of_each_core() -> None:
 
 
 def gaps_drawn(table: pd.DataFrame) -> Axes:
-    params = MACHINE.Params.make({}).model_dump(mode="json")
-    return MACHINE.figures(Run("r", "machine", params, table))["gaps"].axes[0]
+    return MACHINE.figures(made_run(MACHINE, table))["gaps"].axes[0]
 
 
 def test_a_length_of_which_there_was_no_gap_is_drawn_as_none() -> None:

@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,9 +20,9 @@ from perflib.framework.jobs import command_template
 from perflib.instruments.joblog.jobrun import job_argv
 from perflib.instruments.simulators.lines import ACCESSES, FALSE, LINES, TRANSFERS, WRITES
 from perflib.model.finding import Finding
-from perflib.model.run import Run
 from perflib.store.run_files import load
 from tests.cli.calling import call
+from tests.experiments.judged import made_run
 from tests.instruments.simulators.sim_programs import (
     fake_tool,
     needs_qemu,
@@ -57,10 +58,9 @@ def samples(
     return pd.DataFrame(rows, columns=names).assign(position=0, source_file="")
 
 
-def analysed(table: pd.DataFrame, **params: object) -> list[Finding]:
+def analysed(table: pd.DataFrame, **params: Any) -> list[Finding]:
     given = {"geometries": list(dict.fromkeys(table["geometry"])), **params}
-    made = SIMULATE.params(given).model_dump(mode="json")
-    return SIMULATE.analyse(Run("made", "simulate", made, table, {}))
+    return SIMULATE.analyse(made_run(SIMULATE, table, **given))
 
 
 def verdicts(found: list[Finding], claim: str) -> dict[str, str]:
@@ -107,7 +107,7 @@ def test_a_part_that_is_missing_is_left_out() -> None:
 def test_a_program_without_a_miss() -> None:
     table = samples({"here": 1.0})
     table = table[table["counter"] == "instructions"]
-    run = Run("made", "simulate", SIMULATE.params({}).model_dump(mode="json"), table, {})
+    run = made_run(SIMULATE, table)
     assert SIMULATE.analyse(run) == []
     assert all(figure.axes for figure in SIMULATE.figures(run).values())
 
@@ -179,10 +179,7 @@ def test_a_program_whose_threads_share_nothing() -> None:
     table = line_samples(0)
     table = table[table["symbol"] == ""]
     nothing = table.assign(counter=TRANSFERS, simulated_count=0)
-    run = Run(
-        "made", "simulate", SIMULATE.params({}).model_dump(mode="json"),
-        pd.concat([table, nothing], ignore_index=True), {},
-    )  # fmt: skip
+    run = made_run(SIMULATE, pd.concat([table, nothing], ignore_index=True))
     (found,) = SIMULATE.analyse(run)
     assert found.verdict == "refuted"
     assert SIMULATE.derived(run)["lines"]().empty
@@ -194,8 +191,7 @@ def test_lines_stand_beside_misses() -> None:
     both = pd.concat([misses, line_samples(50_000)], ignore_index=True)
     counters = {one.about["counter"] for one in analysed(both)}
     assert {TRANSFERS, FALSE, "L1i misses", "iTLB misses"} <= counters
-    run = Run("made", "simulate", SIMULATE.params({}).model_dump(mode="json"), both, {})
-    assert set(SIMULATE.figures(run)) == {"misses", "functions", "lines"}
+    assert set(SIMULATE.figures(made_run(SIMULATE, both))) == {"misses", "functions", "lines"}
 
 
 # --- what is asked -------------------------------------------------------------------------------
