@@ -11,15 +11,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from perflib.fleet.analysis.simulated import simulated_farm
 from perflib.lab.farm import FarmView, farm
+from perflib.lab.farm_figures import heatmap_figure
 from perflib.lab.farm_report import write_farm_report
 from perflib.lab.theme import png
 from perflib.model.errors import UserError
 from perflib.store import run_files
 from tests.fleet.farms import Healthy, table
 from tests.hostile_names import NAMES
+from tests.stored import RUNS
 
 SMALL = Healthy(nodes=24, cores=12, days=6, models=("A",), rack_of=6, noise="days")
 
@@ -37,11 +40,7 @@ def simulated() -> FarmView:
 
 
 def words(figure: Figure) -> str:
-    axes = [text for one in figure.axes for text in one.get_xticklabels() + one.get_yticklabels()]
-    texts = [text.get_text() for one in figure.axes for text in one.texts] + [
-        one.get_title(loc="left") for one in figure.axes
-    ]
-    return " ".join([*texts, *(text.get_text() for text in axes), figure.get_suptitle()])
+    return " ".join(one.get_text() for one in figure.findobj(Text))
 
 
 def image(figure: Figure) -> np.ndarray:
@@ -75,8 +74,6 @@ def test_a_farm_of_400_nodes_and_128_cores_is_drawn_readably() -> None:
             "percent": rng.normal(0, 0.4, 400 * 128),
         }
     )  # fmt: skip
-    from perflib.lab.farm_figures import heatmap_figure
-
     figure = heatmap_figure(cores, level, "title", marked=["node007", "node009"])
     axes = figure.axes[0]
     labels = [text.get_text() for text in axes.get_yticklabels()]
@@ -156,8 +153,7 @@ def test_the_view_zooms_to_a_node_and_opens_its_runs(
     view: FarmView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
-    runs = Path(__file__).parents[1] / "data" / "runs"
-    run = run_files.load(runs / "kv_per_core.parquet")
+    run = run_files.load(RUNS / "kv_per_core.parquet")
     run_files.save(run)
     levels = view.levels.copy()
     mine = levels["node"] == "n0005"

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from perflib.investigation.evidence import Evidence
+from perflib.lab import portrait_facts
 from perflib.lab.portrait import _PARTS, portrait
 from perflib.lab.portrait_facts import facts_of
 from perflib.lab.theme import png
@@ -61,25 +61,23 @@ def server(root: Path, cores: int = 64, sharing: int = 8, nodes: int = 2, thread
     return trees.write(root, files)
 
 
+def shown(figure: Figure) -> list[Text]:
+    return [one for one in figure.findobj(Text) if one.get_visible() and one.get_text()]
+
+
 def words(figure: Figure) -> list[str]:
-    return [text for one in figure.findobj(Text) if (text := shown(one))]
-
-
-def shown(artist: Artist) -> str:
-    """The text that an artist shows."""
-    return artist.get_text() if isinstance(artist, Text) and artist.get_visible() else ""
+    return [one.get_text() for one in shown(figure)]
 
 
 def assert_all_words_within(figure: Figure) -> None:
     png(figure)
     whole = figure.bbox
-    for one in figure.findobj(Text):
-        if text := shown(one):
-            box = one.get_window_extent()
-            assert whole.x0 - 1 <= box.x0, text
-            assert box.x1 <= whole.x1 + 1, text
-            assert whole.y0 - 1 <= box.y0, text
-            assert box.y1 <= whole.y1 + 1, text
+    for one in shown(figure):
+        box = one.get_window_extent()
+        assert whole.x0 - 1 <= box.x0, one.get_text()
+        assert box.x1 <= whole.x1 + 1, one.get_text()
+        assert whole.y0 - 1 <= box.y0, one.get_text()
+        assert box.y1 <= whole.y1 + 1, one.get_text()
 
 
 # --- whatever the machine is ---------------------------------------------------------------------
@@ -192,8 +190,6 @@ def test_measured_distances_replace_the_firmwares(monkeypatch: pytest.MonkeyPatc
     cpus = [cpu | {"node": cpu["cpu"]} for cpu in run.provenance["machine"]["cpus"]]
     known.fit = {"machine": run.provenance["machine"] | {"nodes": nodes, "cpus": cpus}}
     assert "(firmware)" in facts_of(known).nodes[0].reach  # measured on one node: nothing of two
-    from perflib.lab import portrait_facts
-
     monkeypatch.setattr(
         portrait_facts,
         "_distances",

@@ -24,11 +24,6 @@ def stored(*names: str) -> list[Run]:
 
 
 @pytest.fixture
-def kv() -> list[Run]:
-    return stored("kv_per_core")
-
-
-@pytest.fixture
 def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that do not look at figures."""
     monkeypatch.setattr(module, "figures", lambda _run: {})
@@ -89,7 +84,8 @@ def test_a_report_of_nothing_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_no_figures")
-def test_the_doctor_is_silent_about_another_machine(kv: list[Run], tmp_path: Path) -> None:
+def test_the_doctor_is_silent_about_another_machine(tmp_path: Path) -> None:
+    kv = stored("kv_per_core")
     kv[0].provenance["machine"]["hostname"] = "elsewhere"
     write_report(kv, tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
