@@ -33,8 +33,8 @@ from perflib.kernels import build
 from perflib.stats.decide import Reason
 from perflib.stats.interval import Interval
 from perflib.stats.knees import Knee, Knees
-from tests.experiments.code_size.code_samples import KIB, machine, samples
-from tests.experiments.judged import codes
+from tests.experiments.code_size.code_samples import KIB, NO_CONTROL, NOT_BACKED, machine, samples
+from tests.experiments.judged import by_subject, codes
 
 HASWELL = Reaches.of(machine())
 SIZES = (8, 32, 128, 512, 1024, 2048, 3072)
@@ -56,14 +56,10 @@ def test_reaches_are_those_of_code_on_small_pages() -> None:
 # --- cores ---------------------------------------------------------------------------------------
 
 
-def of_cores(**faults: Any) -> dict[str, Any]:
-    table = CodeTable(samples(cores=range(6, 11), sizes_kib=SIZES, **faults))
-    where = {"cpus": [{"cpu": 8, "where": "package 0, core 8"}]}
-    return {f.subject: f for f in core_findings(table, "random", HASWELL, 1.0, where)}
-
-
 def test_a_core_that_lags_by_its_itlb_is_slow_with_large_code_on_small_pages_alone() -> None:
-    found = of_cores(lags={8: 0.094})
+    table = CodeTable(samples(cores=range(6, 11), sizes_kib=SIZES, lags={8: 0.094}))
+    where = {"cpus": [{"cpu": 8, "where": "package 0, core 8"}]}
+    found = by_subject(core_findings(table, "random", HASWELL, 1.0, where))
     assert [name for name, f in found.items() if f.verdict == "supported"] == ["cpu8"]
     slow = found["cpu8"]
     assert slow.low < 8.7 < slow.high  # 9.4 % at 3 MiB, 8.0 % at 2 MiB
@@ -124,9 +120,7 @@ def test_without_one_kind_of_pages_the_rest_is_said() -> None:
     assert [f.subject for f in found] == ["cpu0 huge pages", "cpu1 huge pages"]
 
 
-NO_CONTROL = PageControl({})
-BACKED = PageControl({"4k": [[1.0, 6.0], [1.1, 6.2]] * 5, "thp": [[1.0, 1.0], [1.1, 1.2]] * 5})
-NOT_BACKED = PageControl({"4k": [[1.0, 6.0], [1.1, 6.2]] * 5, "thp": [[1.0, 6.1], [1.1, 6.1]] * 5})
+BACKED = PageControl({**NOT_BACKED, "thp": [[1.0, 1.0], [1.1, 1.2]] * 5})
 
 
 # --- pages, steps --------------------------------------------------------------------------------
@@ -187,7 +181,7 @@ def test_huge_pages_that_the_host_does_not_back_compare_nothing(
         found = page_finding(table, "random", 1.0, control)
         assert found is not None
         assert found.verdict == verdict
-    found = page_finding(table, "random", 1.0, NOT_BACKED)
+    found = page_finding(table, "random", 1.0, PageControl(NOT_BACKED))
     assert found is not None
     assert found.verdict == "inconclusive"
     assert [(one.code, one.numbers["backing"]) for one in found.reasons] == [("not_backed", "thp")]

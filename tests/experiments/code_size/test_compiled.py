@@ -26,6 +26,7 @@ from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from tests.experiments.code_size.code_samples import (
     KIB,
+    NOT_BACKED,
     SIZES_KIB,
     by_subject,
     findings,
@@ -39,7 +40,6 @@ from tests.experiments.judged import codes
 CODE = get("code_segment")
 BOTH = ("random", "compiled")
 CASE_BYTES = {"random": 128, "compiled": 141}
-NOT_BACKED = {"4k": [[1.0, 6.0], [1.1, 6.2]] * 5, "thp": [[1.0, 6.1], [1.1, 6.1]] * 5}
 
 needs_this_processor = pytest.mark.skipif(bool(CODE.unavailable()), reason=CODE.unavailable())
 needs_qemu = pytest.mark.skipif(

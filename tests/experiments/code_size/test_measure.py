@@ -18,7 +18,6 @@ from perflib.experiments import get
 from perflib.experiments.code_size.claims import SLOWER, SLOWER_L1I_MISSES, SLOWER_SMALL_CODE
 from perflib.experiments.code_size.code_segment import measure as code_measure
 from perflib.experiments.code_size.trials import CodeConfiguration
-from perflib.framework.experiment import Experiment
 from perflib.kernels import build
 from perflib.machine.settings.changes import settings
 from perflib.measure.pages import backings, smaps
@@ -53,14 +52,10 @@ pytestmark = [
 
 def plan(**given: Any) -> dict[str, Any]:
     """What is decided, and what the pilot adds to it."""
-    return piloted(CODE, {**TINY, **given})
-
-
-def piloted(experiment: Experiment, given: dict[str, Any]) -> dict[str, Any]:
-    params = experiment.params(given)
-    made = experiment.plan(params)
-    with settings(experiment.system_settings(params, made)):
-        return made | experiment.pilot(params, made)
+    params = CODE.params({**TINY, **given})
+    made = CODE.plan(params)
+    with settings(CODE.system_settings(params, made)):
+        return made | CODE.pilot(params, made)
 
 
 def absent(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,13 +21,10 @@ needs_this_processor = pytest.mark.skipif(bool(CALLS.unavailable()), reason=CALL
 
 def test_null_code_of_one_price_has_no_step() -> None:
     made = samples(sizes_kib=SIZES, walk_ns=0.0)
-    flat = made.assign(time_ns=made["steps"] * 3.0 * np.exp(noise(len(made))))
+    noise = np.random.default_rng(3).normal(0, 0.01, len(made))
+    flat = made.assign(time_ns=made["steps"] * 3.0 * np.exp(noise))
     named = by_subject(findings(flat, "random_calls"))
     assert {finding.verdict for finding in named.values()} == {"refuted"}
-
-
-def noise(count: int) -> Any:
-    return np.random.default_rng(3).normal(0, 0.01, count)
 
 
 # --- for real ------------------------------------------------------------------------------------

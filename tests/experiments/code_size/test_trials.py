@@ -272,16 +272,11 @@ def test_other_results_than_the_first_core_are_not_used(
 # --- names for a profiler ------------------------------------------------------------------------
 
 
-def map_of(trials: CodeTrials) -> Path:
-    (worker,) = trials._workers
-    return Path(f"/tmp/perf-{worker.pid}.map")
-
-
 def test_the_perf_map_names_the_cases_and_is_removed(kernel: Build) -> None:
     with trials_of(kernel, configuration(), perf_map=True) as trials:
         trials.take(0, 0)
         (worker,) = trials._workers
-        path = map_of(trials)
+        path = Path(f"/tmp/perf-{worker.pid}.map")
         named = {}
         for line in path.read_text().splitlines():
             begin, size, name = line.split()

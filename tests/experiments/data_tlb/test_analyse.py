@@ -74,21 +74,13 @@ def test_other_entries_than_those_there_are_not_supported(reported: tuple[int, i
         assert found["second-level TLB 4 KiB"].verdict == "refuted"
 
 
-def _false_claims(runs: int) -> tuple[int, int]:
-    """On a machine without TLB misses: runs with a knee, and findings that support entries."""
-    knees = supported = 0
-    for seed in range(runs):
-        run = run_of(NONE.samples(1000 + seed), tlb(1, 64, 4), tlb(2, 1536, 12))
-        found = findings(run)
-        knees += any(one.evidence["begins_pages"] for one in found)
-        supported += sum(one.verdict == "supported" for one in found)
-    return knees, supported
-
-
 @pytest.mark.slow
 def test_without_misses_no_knee_is_found() -> None:
-    runs = 240
-    knees, supported = _false_claims(runs)
+    runs, knees, supported = 240, 0, 0
+    for seed in range(runs):
+        found = findings(run_of(NONE.samples(1000 + seed), tlb(1, 64, 4), tlb(2, 1536, 12)))
+        knees += any(one.evidence["begins_pages"] for one in found)
+        supported += sum(one.verdict == "supported" for one in found)
     most = 0.05 * runs + 2 * math.sqrt(0.05 * 0.95 * runs)
     assert knees <= most
     assert supported == 0

@@ -43,9 +43,11 @@ def params(**given: Any) -> Any:
 
 
 def test_a_run_varies_it_beside_the_allocator(tmp_path: Path) -> None:
+    factors, _ = levels(params(factors=["all"]))
+    several = len(factors.get("allocator", ())) > 1
     run = measured(
         compiled(tmp_path, "block", BLOCK, "-DUS=0"),
-        factors="heap,allocator,environment" if len(_allocators()) > 1 else "heap,environment",
+        factors="heap,allocator,environment" if several else "heap,environment",
         aslr=False,
         layouts=8,
         budget_s=4.0,
@@ -68,11 +70,6 @@ def test_a_program_that_depends_on_it_is_found(tmp_path: Path) -> None:
     table = EXPERIMENT.derived(run)["factors"]()
     assert table["factor"][0] == "heap"
     assert table["slowest"][0] == "3120 B further"
-
-
-def _allocators() -> list[Any]:
-    found, _ = levels(params(factors=["all"]))
-    return found.get("allocator", [{}])
 
 
 def test_levels_differ_by_the_offset_alone() -> None:

@@ -161,15 +161,6 @@ def test_outputs_that_depend_on_the_layout() -> None:
     assert found(always)["output"].verdict == "inconclusive"
 
 
-def test_trials_that_failed_are_left_out() -> None:
-    samples = trials(1, rounds=12)
-    samples.loc[::7, "ok"] = False
-    samples.loc[::7, "cpu_s"] = 99.0
-    said = found(samples)
-    assert "are left out" in said["layout alone"].reason
-    assert said["the allocator"].verdict != "supported"
-
-
 def test_a_run_of_one_round_says_that_it_takes_more() -> None:
     said = found(trials(1, rounds=1))
     assert said["layout alone"].verdict == "inconclusive"

@@ -305,17 +305,12 @@ def test_a_core_that_is_seldom_alone_is_visited_until_it_was() -> None:
     assert wanted["repeat"] == list(range(len(wanted["repeat"])))
 
 
-@pytest.mark.parametrize("share_alone", [0.0, 1.0])
-def test_where_being_alone_cannot_be_told_no_time_is_spent_on_it(share_alone: float) -> None:
-    made = trials(FakeArrays(probes_ns=probes(share_alone)), 1, 0, True)
+@pytest.mark.parametrize(("share_alone", "own"), [(0.0, True), (1.0, True), (0.2, False)])
+def test_no_time_is_spent_in_vain_on_being_alone(share_alone: float, own: bool) -> None:
+    made = trials(FakeArrays(probes_ns=probes(share_alone)), 1, 0, own)
     assert {len(made.take(round_, 0)["repeat"]) for round_ in range(120)} == {2}
     never = [text for text in made.violated if "never seen alone" in text]
     assert len(never) == (share_alone == 0.0)
-
-
-def test_arrays_that_others_share_are_not_repeated() -> None:
-    made = trials(FakeArrays(probes_ns=probes(0.2)), 1, 0, False)
-    assert {len(made.take(round_, 0)["repeat"]) for round_ in range(120)} == {2}
 
 
 def test_some_arrays_are_visited_in_some_rounds() -> None:

@@ -26,7 +26,6 @@ from perflib.lab.theme import png
 from perflib.machine.libraries.blas import Blas
 from perflib.measure.conditions import Conditions
 from perflib.model.errors import MeasurementError, UserError
-from perflib.model.finding import Finding
 from perflib.model.run import Run
 from tests.experiments.aliasing.offsets.test_sweep import OFFSETS, made
 from tests.experiments.aliasing.siblings import with_sibling
@@ -49,10 +48,6 @@ def run_of(parts: dict[Swept, pd.DataFrame], **params: Any) -> Run:
     table = pd.concat([part.assign(**function.columns) for function, part in parts.items()])
     given = experiment.params(params).model_dump(mode="json")
     return Run("made", "alias_offsets", given, table.reset_index(drop=True))
-
-
-def verdicts(findings: list[Finding]) -> dict[str, str]:
-    return {finding.subject: finding.verdict for finding in findings}
 
 
 COPY = swept("copy", 2048, "O2")
@@ -96,7 +91,7 @@ def test_each_function_has_its_verdicts() -> None:
         }
     )
     found = experiment.analyse(run)
-    assert verdicts(found) == {
+    assert {finding.subject: finding.verdict for finding in found} == {
         "convolution-O3-2048 predicted": "supported",
         "convolution-O3-2048": "supported",
         "copy-O2-2048 predicted": "refuted",
