@@ -32,18 +32,10 @@ def process() -> Iterator[int]:
         yield started.pid
 
 
-@pytest.mark.parametrize(
-    ("begin", "end", "says"),
-    [
-        ("(unclosed", "x", r"job_begin, job_end: .*begin is no regular expression"),
-        ("no group", "x", "lacks the named group 'event'"),
-        ("(?P<event>x)", "(?P<evnet>x)", "did you mean 'event'"),
-        ("(?P<job>x)(?P<event>x)", "x", "the named group 'job' stands in one expression only"),
-    ],
-)
-def test_wrong_expressions_are_what_pydantic_can_report(begin: str, end: str, says: str) -> None:
+def test_wrong_expressions_are_what_pydantic_can_report() -> None:
+    says = "job_begin, job_end: .*begin is no regular expression"
     with pytest.raises(ValueError, match=says):
-        log_format(begin, end)
+        log_format("(unclosed", "x")
 
 
 def test_copies_make_about_the_size_asked_for() -> None:

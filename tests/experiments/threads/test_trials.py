@@ -27,7 +27,6 @@ from perflib.instruments.threads.formats import Lock
 from perflib.instruments.threads.record import Profiled
 from perflib.instruments.threads.settings import Settings
 from perflib.measure.conditions import Conditions
-from perflib.measure.jobs import event_loop
 from perflib.measure.jobs.event_loop import Account
 from perflib.measure.process import WorkerError
 from perflib.model.errors import MeasurementError, UserError
@@ -281,13 +280,6 @@ def test_a_running_jobs_recording_is_cut_into_segments(
     assert taken.provenance()["job"] == "process 77"
     assert columns["threads"] == [3] * SEGMENTS
     assert columns["serial_begin_s"] == [None] * SEGMENTS  # of the recording, not of the job
-
-
-def test_the_self_report_is_that_of_the_real_job() -> None:
-    """What the fake prints has the shape of the job's own account, and the same names."""
-    account = Account.parse(FakeLoop().account(argv(2, "formula,output")))
-    assert [one.name for one in account.locks] == ["formula_lock", "output_module"]
-    assert {one.point for one in account.locks} <= set(event_loop.POINTS)
 
 
 def test_threads_that_were_left_out_leave_no_self_report(tmp_path: Path, loop: FakeLoop) -> None:
