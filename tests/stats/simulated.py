@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,12 @@ def data(machine: Machine, generator: np.random.Generator) -> Data:
     return Data(start_s, log_time, share)
 
 
+def measured(seed: int, **machine: Any) -> tuple[Floats, Floats]:
+    """Log times and starts of one measurement."""
+    start_s, log_time, _ = data(Machine(**machine), np.random.default_rng(seed))
+    return log_time, start_s
+
+
 def _wandering(machine: Machine, generator: np.random.Generator) -> Floats:
     kept = math.exp(-machine.period_s / machine.wander_s)
     steps = generator.normal(0, 1, (machine.rounds, machine.cores))
@@ -159,9 +165,9 @@ def study(machine: Machine, runs: int, seed: int = 1) -> Study:
     )
 
 
-def naive_covered(machine: Machine, runs: int, seed: int = 1) -> int:
+def naive_covered(machine: Machine, runs: int) -> int:
     """How often the naive interval of two cores covers, on the same data as ``study``."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(1)
     covered = 0
     for _ in range(runs):
         _, log_time, _ = data(machine, generator)
