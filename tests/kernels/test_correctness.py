@@ -23,7 +23,13 @@ MS = 1_000_000
 
 
 def run(
-    kernel: Kernel, classes: list[int], block: int = BLOCK, load: int = 0, **times_ns: int
+    kernel: Kernel,
+    classes: list[int],
+    block: int = BLOCK,
+    load: int = 0,
+    *,
+    expected: int = 0,
+    **times_ns: int,
 ) -> np.ndarray[Any, Any]:
     numbers, results = np.array(classes, np.int64), np.zeros(len(classes), RESULT)
     times = {"begin": 0, "class": MS // 10, "idle": 0, "burst": 0, "pause": 0} | times_ns
@@ -35,7 +41,7 @@ def run(
         load,
         kernel.ffi.from_buffer("correctness_result *", results),
     )
-    assert answer == 0
+    assert answer == expected
     return results
 
 
@@ -63,11 +69,6 @@ def test_the_table_is_what_software_expects(kernel: Kernel) -> None:
         null = kernel.ffi.NULL
         found = [kernel.lib.correctness_expected(number, block, null) for block in range(8)]
         assert [f"{one:016x}" for one in found] == checksums()[name], name
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_table_is_the_references(name: str) -> None:
-    assert checksums()[name][7] == f"{reference.checksum(reference.expected(name, 7)):016x}"
 
 
 @pytest.mark.arm64
@@ -100,11 +101,5 @@ def test_a_fault_is_found_where_it_is() -> None:
 
 @pytest.mark.arm64
 def test_what_is_no_class_is_refused(kernel: Kernel) -> None:
-    results = np.zeros(1, RESULT)
     for number in (-1, len(NAMES)):
-        numbers = np.array([number], np.int64)
-        answer = kernel.lib.correctness_run(
-            kernel.ffi.from_buffer("int64_t *", numbers), 1, 0, 0, MS, 0, 0, 0, 0,
-            kernel.ffi.from_buffer("correctness_result *", results),
-        )  # fmt: skip
-        assert answer == errno.EINVAL
+        run(kernel, [number], expected=errno.EINVAL)

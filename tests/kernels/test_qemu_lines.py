@@ -105,11 +105,6 @@ def test_null_lines_of_ones_own_and_lines_that_nobody_writes(kernel: kernels.Ker
     assert shared(kernel, read) == {0: (0, 0)}
 
 
-def test_what_one_call_saw_is_not_in_the_next(kernel: kernels.Kernel) -> None:
-    assert shared(kernel, turns(0, 8)) == shared(kernel, turns(0, 8))
-    assert shared(kernel, []) == {}
-
-
 def test_many_lines_are_found_again(kernel: kernels.Kernel) -> None:
     several = [
         one._replace(address=one.address + 64 * line)
