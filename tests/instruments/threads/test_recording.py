@@ -120,14 +120,9 @@ def test_intervals_that_cannot_be_are_refused(tmp_path: Path) -> None:
         Recording.open(tmp_path)
     with pytest.raises(MeasurementError, match="overlap"):
         recording_of(tmp_path, [[(10, 0, 0)]])
+    none = pd.DataFrame(columns=["tid", "pid", "name", "start_ns", "end_ns"])
     with pytest.raises(MeasurementError, match="row 3 of 0 threads"):
-        write(
-            tmp_path,
-            threads=pd.DataFrame(columns=["tid", "pid", "name", "start_ns", "end_ns"]),
-            intervals=np.zeros(1, dtype=INTERVAL),
-            rows=[3],
-            meta={},
-        )
+        write(tmp_path, threads=none, intervals=np.zeros(1, INTERVAL), rows=[3], meta={})
 
 
 def test_samples_that_come_late_are_put_in_order(tmp_path: Path) -> None:
@@ -203,9 +198,9 @@ def test_a_damaged_folder_is_told(tmp_path: Path, name: str, change: str, why: s
     made_recording(tmp_path, threads=3, seconds=0.1)
     path = tmp_path / name
     whole = path.read_bytes()
-    path.unlink() if change == "gone" else path.write_bytes(
-        b"" if change == "emptied" else whole[: len(whole) - 40]
-    )
+    path.unlink()
+    if change != "gone":
+        path.write_bytes(b"" if change == "emptied" else whole[:-40])
     with pytest.raises(UserError, match=f"damaged: {why}.*recorded again"):
         Recording.open(tmp_path)
 
@@ -250,17 +245,10 @@ def test_no_bytes_whatever_end_in_a_traceback(tmp_path: Path) -> None:
 
 
 def test_at_tells_what_a_thread_does(tmp_path: Path) -> None:
-    recording = recording_of(
-        tmp_path,
-        [
-            [(0, 10, 0, 0, 1), (10, 30, 2, 1, -1, 0, 1, 2), (40, 50, 3, 2)],
-            [],
-        ],
-        names=["a", "b"],
-    )
+    first = [(0, 10, 0, 0, 1), (10, 30, 2, 1, -1, 0, 1, 2), (40, 50, 3, 2)]
+    recording = recording_of(tmp_path, [first, []], names=["a", "b"])
     assert recording.at(0, 0)["state"] == "running"
-    waiting = recording.at(0, 29)
-    assert waiting == {
+    assert recording.at(0, 29) == {
         "state": "waiting",
         "start_ns": 10,
         "end_ns": 30,
