@@ -52,16 +52,6 @@ def test_the_first_screen_has_the_verdict_and_the_portrait(page: Any, report: st
     assert page.locator("details figure").first.is_hidden()
 
 
-def test_without_scripts_a_step_unfolds_by_its_summary(page: Any, report: str) -> None:
-    page.goto(report)
-    assert page.locator("script").count() == 0
-    first = page.locator("details").first
-    first.locator("summary").focus()
-    page.keyboard.press("Enter")
-    first.get_by_text("What it found").wait_for()
-    assert first.locator("figure img").first.evaluate("(image) => image.naturalWidth > 0")
-
-
 def test_on_paper_steps_are_unfolded_and_tables_fit(page: Any, report: str) -> None:
     page.set_viewport_size({"width": 720, "height": 1020})
     page.goto(report)

@@ -37,15 +37,6 @@ def small() -> Form:
     return shown
 
 
-def test_every_parameter_has_a_field_that_says_its_default() -> None:
-    for name in ("event_profile", "kv_per_core", "layout", "numa", "threads"):
-        shown = Form(name)
-        shown.preset.value = "(defaults)"
-        assert set(shown.fields.widgets) == set(experiments.get(name).Params.model_fields)
-        assert shown.fields.given() == {}
-        assert not shown.run_button.disabled
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [("budget_s", "-1"), ("budget_s", "soon"), ("cores", "99999"), ("seed", ""), ("cores", "x-")],
@@ -182,9 +173,12 @@ def test_it_draws_from_the_round_on_that_the_experiment_says(
 
 @pytest.mark.parametrize("name", experiments.NAMES)
 def test_few_fields_come_first_and_each_has_one_place(name: str) -> None:
+    experiment = experiments.get(name)
     fields = Fields(
-        experiments.get(name).documentation()["parameters"], set(Params.model_fields), lambda: None
+        experiment.documentation()["parameters"], set(Params.model_fields), lambda: None
     )
+    assert set(fields.widgets) == set(experiment.Params.model_fields)
+    assert fields.given() == {}  # each says its default
     first, more = (fields.box.children[at] for at in (0, -1))
     grids = [[one for one in grid.children if one.description] for grid in (first, *more.children)]
     assert 3 <= len(grids[0]) <= 5

@@ -81,11 +81,6 @@ WRONG = {
         [(" && own->terms < MOST_TERMS", "")],
         "crashes|the correction|does not",
     ),
-    "the last item is dropped": (
-        "false_sharing",
-        [("i < n", "i < n - 1")],
-        r"tally_found\(0\) after 20 calls .* is 0, not 20",
-    ),
     "one item too many": (
         "false_sharing",
         [("i < n", "i <= n")],
@@ -94,7 +89,7 @@ WRONG = {
     "one counter for both": (
         "false_sharing",
         [("&tallies[thread]", "&tallies[0]")],
-        r"tally_found\(.\)",
+        r"tally_found\(.\) after 20 calls .* is \d+, not \d+",
     ),
     "another value each time": (
         "false_sharing",
@@ -108,11 +103,6 @@ WRONG = {
         "aliased_buffers",
         [("(memory + bytes)", "(memory + bytes + 2048)")],
         "crashes|beside",
-    ),
-    "places from zero on": (
-        "aliased_buffers",
-        [("rank[at] = step", "rank[at] = step - 1")],
-        r"rank\[0\] is 0, not 1",
     ),
     "memory that is not cleared": (
         "aliased_buffers",
@@ -177,7 +167,6 @@ def test_a_wrong_answer_is_refused_with_the_first_input_that_fails(what: str) ->
     solution = "mended" if name == "large_switch" else ""
     found = validated(name, edited(name, *changes, solution=solution))
     assert not found, what
-    assert found.failing is not None
     assert found.failing == list(cases(get(name), 1, INPUTS))[found.inputs]
     assert re.search(said, found.says), found.says
     assert len(found.says) < 1000
