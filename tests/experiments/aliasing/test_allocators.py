@@ -24,7 +24,7 @@ from perflib.measure.process import WorkerError
 from perflib.model.errors import UserError
 from perflib.model.run import Run
 from tests.experiments.aliasing.siblings import with_sibling
-from tests.experiments.judged import by_subject
+from tests.experiments.judged import by_subject, made_run
 
 SMALL: dict[str, Any] = {
     "budget_s": 0.2, "allocators": ["glibc"], "sizes": [64, 1 << 20], "pairs": 3, "processes": 2,
@@ -79,8 +79,7 @@ def times(
 
 
 def run_of(*parts: pd.DataFrame, **params: Any) -> Run:
-    given = experiment.params(params).model_dump(mode="json")
-    return Run("made", "allocators", given, pd.concat(parts, ignore_index=True))
+    return made_run(experiment, pd.concat(parts, ignore_index=True), **params)
 
 
 # --- addresses -----------------------------------------------------------------------------------

@@ -220,9 +220,8 @@ def run_of(
     **params: Any,
 ) -> Run:
     """A run with these samples, on the Haswell server unless its provenance says otherwise."""
-    made = get(experiment).Params.make(params).model_dump(mode="json")
-    known = {"machine": machine()} if provenance is None else dict(provenance)
-    return Run("r", experiment, made, table, known)
+    known = {"machine": machine()} if provenance is None else provenance
+    return judged.made_run(get(experiment), table, known, **params)
 
 
 def findings(table: pd.DataFrame, experiment: str = "code_segment", **more: Any) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""code_segment as its user meets it: the story of Guerri et al., tables of users, a real run."""
+"""code_segment as its user meets it: a machine with nothing wrong, two runs, and a real one."""
 
 from __future__ import annotations
 
@@ -28,9 +28,6 @@ TINY: dict[str, Any] = {
 needs_this_processor = pytest.mark.skipif(bool(CODE.unavailable()), reason=CODE.unavailable())
 
 
-# --- the story of Guerri et al. 2015 --------------------------------------------------------------
-
-
 def test_null_a_machine_with_nothing_wrong() -> None:
     found = findings(samples(cores=CORES, rounds=40))
     for subject, finding in by_subject(found).items():
@@ -42,13 +39,6 @@ def test_null_a_machine_with_nothing_wrong() -> None:
 
 
 # --- the ring and its control --------------------------------------------------------------------
-
-
-def test_without_huge_pages_the_rings_control_shows_the_knee() -> None:
-    made = samples(cores=(0, 1), patterns=("chase", "line"), backings=["4k"], walk_ns=3.0)
-    found = by_subject(findings(made))
-    assert found["knee"].verdict == "supported"
-    assert "ring_ratio" in CODE.figures(run_of(made))
 
 
 def test_on_huge_pages_that_are_whole_they_are_the_control() -> None:

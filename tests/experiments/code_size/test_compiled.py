@@ -177,11 +177,6 @@ def test_on_small_pages_alone_there_are_times_alone() -> None:
     assert len(CODE.figures(run)["compiled"].axes) == 1
 
 
-def test_without_the_compiled_switch_there_is_no_such_figure() -> None:
-    run = run_of(samples(rounds=4, sizes_kib=(8, 512, 1024)))
-    assert "compiled" not in CODE.figures(run)
-
-
 # --- measured ------------------------------------------------------------------------------------
 
 TINY: dict[str, Any] = {

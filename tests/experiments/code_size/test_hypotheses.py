@@ -61,12 +61,6 @@ def test_a_core_whose_itlb_misses_cost_more() -> None:
     assert extra[1] < 8.7 < extra[2]
 
 
-def test_of_large_code_as_such_the_caches_are_guilty() -> None:
-    found = story()
-    assert verdicts(found, LARGE_CODE) == ["refuted", "supported", "refuted", "refuted"]
-    assert suspects(found, LARGE_CODE)["iTLB misses"].evidence["extra_percent"][0] > 100
-
-
 @pytest.mark.parametrize(
     ("faults", "what", "guilty"),
     [

@@ -13,6 +13,7 @@ from perflib.experiments import get
 from perflib.experiments.core_pairs.cells import PairColumns
 from perflib.measure.arrays import SAMPLE
 from perflib.model.run import Run
+from tests.experiments.judged import made_run
 from tests.experiments.made_once import made_once
 
 Floats = NDArray[np.float64]
@@ -41,8 +42,8 @@ _MHZ = 2000.0
 
 def run_of(table: pd.DataFrame, described: dict[str, Any] | None = None, **params: Any) -> Run:
     """A run of ``numa`` with these samples; by default, two per cent count as a difference."""
-    given = get("numa").params({"threshold_percent": 2.0} | params).model_dump(mode="json")
-    return Run("simulated", "numa", given, table, {"machine": described} if described else {})
+    known = {"machine": described} if described else {}
+    return made_run(get("numa"), table, known, **{"threshold_percent": 2.0} | params)
 
 
 def flat(cores: int, cycles: float = 200.0) -> Floats:

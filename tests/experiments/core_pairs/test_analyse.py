@@ -202,16 +202,10 @@ def test_null_noise_that_could_hide_groups_says_nothing_of_the_kernel(
     assert found.reasons == groups_of(table).reasons
 
 
-def test_one_group_where_the_kernel_names_two() -> None:
-    """As under qemu's emulation, where all memory is equally far."""
+def test_of_which_kind_one_group_should_be() -> None:
+    """Of two nodes as under qemu's emulation, where all memory is equally far."""
     quiet = samples(flat(16), rounds=16, noise=0.03)
     assert kernel_of(quiet, machine(TWO_NODES)).verdict == "refuted"
-    noisy = kernel_of(samples(flat(4), rounds=8, noise=0.5), machine([0, 0, 1, 1]))
-    assert (noisy.verdict, codes(noisy)) == ("inconclusive", ["halves", "wide"])
-
-
-def test_of_which_kind_one_group_should_be() -> None:
-    quiet = samples(flat(16), rounds=16, noise=0.03)
     shared = machine([0] * 16, cache_of=TWO_NODES)
     assert kernel_of(quiet, shared).verdict == "supported"
     assert kernel_of(quiet, shared, "last-level cache").verdict == "refuted"

@@ -18,6 +18,7 @@ from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from tests.experiments.judged import by_claim, supported
 from tests.experiments.layout.functions import SHARES, THREE_FUNCTIONS, recorded, run_of
+from tests.experiments.layout.test_programs import compiler, measured
 
 EXPERIMENT = get("layout")
 
@@ -186,21 +187,17 @@ def test_functions_need_two_builds() -> None:
 
 @pytest.mark.skipif(bool(get("event_profile").unavailable()), reason="perf cannot record here")
 def test_two_programs_are_recorded_function_by_function(tmp_path: Path) -> None:
-    compiler = shutil.which("cc")
-    if compiler is None or shutil.which("objdump") is None:
-        pytest.skip("there is no C compiler, or no objdump")
+    if shutil.which("objdump") is None:
+        pytest.skip("there is no objdump")
     (tmp_path / "job.c").write_text(THREE_FUNCTIONS)
     for name, extra in (("before", "0"), ("after", "track(x+1)")):
-        argv = [compiler, "-O1", "-g", "-DN=60000", f"-DEXTRA={extra}", "job.c", "-o", name]
+        argv = [compiler(), "-O1", "-g", "-DN=60000", f"-DEXTRA={extra}", "job.c", "-o", name]
         subprocess.run(argv, cwd=tmp_path, check=True)
-    params = EXPERIMENT.params(
-        {
-            "job": "command", "job_command": str(tmp_path / "before"), "functions": True,
-            "other_command": str(tmp_path / "after"), "factors": "environment", "budget_s": 6.0,
-            "simulated_s": 60.0, "layouts": 2, "fail_above_percent": 1.0,
-        }
+    given = {"factors": "environment", "layouts": 2, "budget_s": 6.0, "simulated_s": 60.0}
+    run = measured(
+        tmp_path / "before", other_command=str(tmp_path / "after"), functions=True,
+        fail_above_percent=1.0, **given,
     )  # fmt: skip
-    run = EXPERIMENT.measure(params)
     assert {"symbol", "object", "stack", "period", "count"} <= set(run.samples)
     code = run.provenance["code"]
     assert code["same_code"] is False

@@ -14,8 +14,6 @@ import pytest
 
 from perflib.experiments.memory_levels import ORDERS, MemoryLevelsParams, experiment, measure
 from perflib.experiments.memory_levels.measure import sizes, warm_loads
-from perflib.experiments.memory_levels.table import MemoryTable
-from perflib.experiments.memory_levels.tables import pairs
 from perflib.experiments.memory_levels.trials import ArrayConfiguration, Trials
 from perflib.framework.brackets import SIBLING_COLUMNS
 from perflib.machine.settings.changes import settings
@@ -380,8 +378,4 @@ def test_a_short_run() -> None:
     assert set(run.samples["backing"]) == set(run.provenance["plan"]["backings"])
     assert set(run.samples["cpu"]) == {CPU}
     assert run.samples["core_mhz"].median() > 100  # of one that was pushed aside it is far less
-    drawn = experiment.figures(run)
-    assert "latency" in drawn
-    assert ("ratios" in drawn) == bool(pairs(MemoryTable.of(run).alone))  # none if never alone
-    subjects = {finding.subject for finding in experiment.analyse(run)}
-    assert {"memory", *(["prefetcher"] if "ratios" in drawn else [])} <= subjects
+    assert "memory" in {finding.subject for finding in experiment.analyse(run)}

@@ -29,6 +29,7 @@ from perflib.model.errors import MeasurementError, UserError
 from perflib.model.run import Run
 from tests.experiments.aliasing.offsets.test_sweep import OFFSETS, made
 from tests.experiments.aliasing.siblings import with_sibling
+from tests.experiments.judged import made_run
 
 needs_this_processor = pytest.mark.skipif(
     bool(experiment.unavailable()), reason=experiment.unavailable()
@@ -46,8 +47,7 @@ def swept(routine: str, n: int, build: str, order: str = "") -> Swept:
 
 def run_of(parts: dict[Swept, pd.DataFrame], **params: Any) -> Run:
     table = pd.concat([part.assign(**function.columns) for function, part in parts.items()])
-    given = experiment.params(params).model_dump(mode="json")
-    return Run("made", "alias_offsets", given, table.reset_index(drop=True))
+    return made_run(experiment, table.reset_index(drop=True), **params)
 
 
 COPY = swept("copy", 2048, "O2")
@@ -190,7 +190,7 @@ def test_half_width_is_of_what_is_predicted() -> None:
 def test_no_name_ends_a_figure(name: str) -> None:
     samples = made(1, rounds=6, offsets=[0, 64, 1024, 1088])
     table = pd.concat([samples.assign(function=name), samples.assign(function="mine")])
-    run = Run("made", "alias_offsets", experiment.params({}).model_dump(mode="json"), table)
+    run = made_run(experiment, table)
     drawn = experiment.figures(run)
     assert list(drawn) == ["time_other", "effects"]
     assert len(drawn["time_other"].axes) == 2

@@ -192,7 +192,7 @@ def test_a_core_whose_requests_are_slow() -> None:
     found = findings(samples(groups=FOUR, whats=CAS, slow={6: 0.2}), FOUR)
     assert [cpu for cpu in range(8) if found[f"cpu{cpu}"].verdict == "supported"] == [6]
     assert found["cpu6"].low < 20 < found["cpu6"].high
-    assert found["cpu6"].evidence["where"] == "node 1"
+    assert found["cpu6"].evidence["where"] == "package 1, core 6, node 1"
 
 
 # --- virtual cores that are migrated -------------------------------------------------------------
@@ -227,17 +227,12 @@ def test_null_drift_and_noise_are_no_migration(seed: int) -> None:
 # --- pairs at the same time ----------------------------------------------------------------------
 
 
-def test_null_pairs_that_do_not_slow_each_other() -> None:
-    found = findings(samples(groups=FOUR, whats=CAS, at_once=4), FOUR)["pairs at once"]
-    assert found.verdict == "supported"
-    assert found.low < 0 < found.high
-    assert found.evidence["pairs_at_once"] == 4
-
-
-def test_pairs_that_slow_each_other() -> None:
-    found = findings(samples(groups=FOUR, whats=CAS, at_once=4, together=1.3), FOUR)
-    assert found["pairs at once"].verdict == "refuted"
-    assert found["pairs at once"].low < 30 < found["pairs at once"].high
+@pytest.mark.parametrize(("together", "verdict"), [(1.0, "supported"), (1.3, "refuted")])
+def test_pairs_slow_each_other_or_do_not(together: float, verdict: str) -> None:
+    made = samples(groups=FOUR, whats=CAS, at_once=4, together=together)
+    found = findings(made, FOUR)["pairs at once"]
+    assert (found.verdict, found.evidence["pairs_at_once"]) == (verdict, 4)
+    assert found.low < 100 * (together - 1) < found.high
 
 
 def test_one_pair_at_a_time_needs_no_such_control(of_two: dict[str, Finding]) -> None:

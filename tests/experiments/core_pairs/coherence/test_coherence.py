@@ -19,8 +19,8 @@ from perflib.experiments.core_pairs.coherence.names import (
 from perflib.experiments.core_pairs.coherence.plan import PairConfiguration, configurations_of
 from perflib.experiments.core_pairs.coherence.trials import CoherenceTrials
 from perflib.machine.hardware.caches import Cache
-from perflib.machine.hardware.topology import Cpu, Topology
 from perflib.model.errors import UserError
+from tests.experiments.topologies import places
 
 COHERENCE = get("coherence")
 CPUS = sorted(os.sched_getaffinity(0))
@@ -67,8 +67,7 @@ def test_of_two_cores_there_is_no_third() -> None:
 
 
 def test_a_process_with_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    places = Topology((Cpu(3, 0, 0, 0, 0, (3,), True, True, False),), ())
-    monkeypatch.setattr(coherence, "topology", lambda: places)
+    monkeypatch.setattr(coherence, "topology", lambda: places({3: 0}))
     assert "only cpu3" in COHERENCE.unavailable()
     with pytest.raises(UserError, match="coherence is between two cores"):
         plan_of()
@@ -77,9 +76,8 @@ def test_a_process_with_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight cores of two threads, four cores a cache: cpu0 and cpu8 are siblings."""
-    cpus = [
-        Cpu(cpu, cpu % 8, 0, 0, 0, (cpu % 8, cpu % 8 + 8), True, True, False) for cpu in range(16)
-    ]
+    threads = {cpu: (cpu % 8, cpu % 8 + 8) for cpu in range(16)}
+    found_cpus = places(dict.fromkeys(range(16), 0), threads)
     shared = [tuple(cpu for cpu in range(16) if cpu % 8 // 4 == half) for half in range(2)]
     found = tuple(
         Cache(
@@ -88,7 +86,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         for own in shared
     )  # fmt: skip
-    monkeypatch.setattr(measure, "topology", lambda: Topology(tuple(cpus), ()))
+    monkeypatch.setattr(measure, "topology", lambda: found_cpus)
     monkeypatch.setattr(measure, "caches", lambda: found)
     monkeypatch.setattr(CoherenceParams, "resolved_cores", lambda self: self.cores)
 

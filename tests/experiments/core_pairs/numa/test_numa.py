@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from perflib.experiments import get
 from perflib.experiments.core_pairs.numa import Numa, measure
 from perflib.experiments.core_pairs.numa.claims import DISTANCES, OWN
 from perflib.lab.theme import figures
-from perflib.machine.hardware.topology import Cpu, NumaNode, Topology, topology
+from perflib.machine.hardware.topology import NumaNode, Topology, topology
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
@@ -29,6 +30,7 @@ from tests.experiments.core_pairs.cell_samples import (
     samples,
 )
 from tests.experiments.judged import by_subject
+from tests.experiments.topologies import places
 
 NUMA = get("numa")
 TINY: dict[str, Any] = {"budget_s": 0.5, "array_mib": 4, "trial_ms": 0.3}
@@ -48,15 +50,6 @@ def found_in(
 
 
 # --- what it says --------------------------------------------------------------------------------
-
-
-def test_null_a_machine_with_one_node() -> None:
-    """Two cores, as here: one group, and the kernel names one, too."""
-    found = found_in(samples(flat(2), rounds=24, noise=0.01), machine([0, 0]))
-    assert (found["groups"].verdict, found["groups"].effect) == ("refuted", 1.0)
-    assert found["kernel"].verdict == "supported"
-    assert "distances" not in found
-    assert {found[name].verdict for name in ("own", "cpu0", "cpu1")} == {"refuted"}
 
 
 def test_what_matters_is_the_users_choice() -> None:
@@ -124,23 +117,18 @@ def test_nodes_by_the_machines_description() -> None:
 
 def two_sockets_and_memory() -> Topology:
     """16 cores on 2 nodes, and a node of memory only."""
-    cpus = tuple(
-        Cpu(cpu, cpu, cpu // 8, 0, cpu // 8, (cpu,), online=True, allowed=True, isolated=False)
-        for cpu in range(16)
-    )
-    nodes = tuple(
-        NumaNode(n, tuple(range(8 * n, 8 * n + 8)), 1 << 34, (10, 21, 17)) for n in (0, 1)
-    )
-    return Topology(cpus, (*nodes, NumaNode(2, (), 1 << 34, (17, 17, 10))))
+    nodes = [NumaNode(n, tuple(range(8 * n, 8 * n + 8)), 1 << 34, (10, 21, 17)) for n in (0, 1)]
+    memory = NumaNode(2, (), 1 << 34, (17, 17, 10))
+    return replace(places({cpu: cpu // 8 for cpu in range(16)}), nodes=(*nodes, memory))
 
 
 @pytest.fixture
 def two_sockets(monkeypatch: pytest.MonkeyPatch) -> FakeArrays:
     """That machine, simulated."""
-    places = two_sockets_and_memory()
+    found = two_sockets_and_memory()
     fake = FakeArrays(INTEL)
-    monkeypatch.setattr(measure, "topology", lambda: places)
-    monkeypatch.setattr("perflib.framework.params.topology", lambda **_: places)
+    monkeypatch.setattr(measure, "topology", lambda: found)
+    monkeypatch.setattr("perflib.framework.params.topology", lambda **_: found)
     monkeypatch.setattr(measure, "caches", lambda: ())
     monkeypatch.setattr(measure, "free_bytes", lambda: 1 << 40)
     monkeypatch.setattr(measure, "Arrays", fake)
@@ -242,8 +230,8 @@ def test_a_run_here() -> None:
     assert run.samples["ok"].all()
     assert set(run.samples["alloc_cpu"]) == set(run.samples["load_cpu"]) == set(cpus)
     assert (run.samples["latency_cycles"] > 0).all()
-    places = topology()
-    assert [places.cpu(int(cpu)).node for cpu in run.samples["alloc_cpu"]] == (
+    here = topology()
+    assert [here.cpu(int(cpu)).node for cpu in run.samples["alloc_cpu"]] == (
         run.samples["alloc_node"].tolist()
     )
     found = by_subject(NUMA.analyse(run))

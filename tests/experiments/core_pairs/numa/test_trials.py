@@ -205,16 +205,11 @@ def test_a_whole_round_without_a_good_cell_ends_the_run() -> None:
 # --- before the first trial ----------------------------------------------------------------------
 
 
-def loads_of(fake: FakeArrays) -> int:
-    as_: dict[str, Any] = {"order": "window", "bytes_": MIB, "backing": "4k"}
-    return calibrate(cast(Arrays, fake), NODES, 3, 2.0, **as_)
-
-
 def test_nothing_is_available_anywhere() -> None:
     fake = FakeArrays(INTEL)
     fake.refused = dict.fromkeys(CORES, "no memory")
     with pytest.raises(MeasurementError, match=r"no core's memory is available .* no memory$"):
-        loads_of(fake)
+        calibrate(cast(Arrays, fake), NODES, 3, 2.0, order="window", bytes_=MIB, backing="4k")
 
 
 def system(root: Path, *, allowed: str = "0-1", free_kb: int = 9_000_000) -> Path:
