@@ -357,16 +357,12 @@ def test_open_and_the_environment_open(lab: Lab, monkeypatch: pytest.MonkeyPatch
     assert lab._gate(other) == other
 
 
-def _notebook(*sources: str) -> Any:
-    cells = [nbformat.v4.new_code_cell(source) for source in sources]  # type: ignore[no-untyped-call]
-    return nbformat.v4.new_notebook(cells=cells)  # type: ignore[no-untyped-call]
-
-
 @pytest.mark.xdist_group("notebooks")  # one process executes them all
 def test_in_a_kernel(server: ForkServer, tmp_path: Path) -> None:
     begin = 'import perflib as pl\nlab = pl.lesson("05_code_segment")'
     cells = (begin, GATED, 'lab.open("4");', GATED, begin, GATED)
-    done = executed(server, _notebook(*cells), tmp_path)
+    notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
+    done = executed(server, notebook, tmp_path, *cells)
     said = [printed(done.cells[place]) for place in (1, 3, 5)]
     closed = "the solution stays closed: lab.open('4') opens it\n"
     # A new lab is closed again, and the shell asks no earlier one.
