@@ -52,12 +52,10 @@ def samples(
     seed: int = 1,
     *,
     rounds: int = 10,
-    jobs: tuple[int, ...] = (1, 3),
     error: dict[str, float] | None = None,
     cost: dict[str, float] | None = None,
     missed: dict[str, float] | None = None,
     scatter: float = 0.005,
-    noise: float = 0.002,
 ) -> pd.DataFrame:
     """Rows as the experiment makes them: of two events, the second of which never repeats.
 
@@ -68,10 +66,10 @@ def samples(
     error, cost, missed = error or {}, cost or {}, missed or {}
     rows = []
     for round_ in range(rounds):
-        for count in jobs:
+        for count in (1, 3):
             level = 2e8 * (1 + 0.1 * generator.normal())  # of the whole round
             for mode in MODES:
-                slower = (1 + cost.get(mode, 0.0)) * (1 + noise * generator.normal())
+                slower = (1 + cost.get(mode, 0.0)) * (1 + 0.002 * generator.normal())
                 trial = {
                     "round": round_,
                     "mode": mode,

@@ -122,12 +122,12 @@ def test_rounds_that_agree_are_precise() -> None:
 
 
 def line_samples(
-    transfers: int, false: float = 1.0, rounds: int = 4, spread: float = 0.1, seed: int = 1
+    transfers: int, false: float = 1.0, spread: float = 0.1, seed: int = 1
 ) -> pd.DataFrame:
     """Two threads on one line, and a line that hardly moves; the order of threads differs."""
     generator = np.random.default_rng(seed)
     rows = []
-    for round_ in range(rounds):
+    for round_ in range(4):
         off = max(0.0, 1 + spread * generator.standard_t(3))
         many = round(transfers * off)
         rows += [
