@@ -214,13 +214,6 @@ def test_a_mode_that_never_scaled_says_so() -> None:
 # --- tables that users bring ---------------------------------------------------------------------
 
 
-def test_a_table_of_an_earlier_version_is_read() -> None:
-    table = samples(missed={SAMPLED: 0.2})
-    old = table.rename(columns={"obtained": "got"})
-    COUNTERS.check_samples(old)
-    assert supported(findings(old).values()) == supported(findings(table).values())
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [
