@@ -134,6 +134,13 @@ def test_one_odd_trial_is_no_change_and_no_sibling() -> None:
             assert supported(found(wrong).values()) in ([], ["kernel"])
 
 
+def test_pairs_that_the_kernel_names_are_framed() -> None:
+    run = made_run(EXPERIMENT, samples(8, cores=[(0, 1)]), {"machine": machine([(0, 1)], (), 4)})
+    assert (EXPERIMENT.derived(run)["pairs"]()["kernel"] == "one").sum() == 3
+    panels = EXPERIMENT.figures(run)["pairs"].axes[:3]
+    assert [len(axes.patches) for axes in panels] == [2, 2, 2]
+
+
 # --- many CPUs -----------------------------------------------------------------------------------
 
 
