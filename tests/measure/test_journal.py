@@ -158,33 +158,25 @@ def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
         Journal.create(tmp_path / "runs" / "a.journal", HEADER)
 
 
-def fill(journal: Journal, text_bytes: int) -> MeasurementError:
+def fill(journal: Journal, text_bytes: int) -> None:
     """Append until it fails."""
     for n in range(10_000):
-        try:
-            journal.append({"round": n, "text": "x" * text_bytes})
-        except MeasurementError as error:
-            return error
-    pytest.fail("the disk never was full")
-
-
-def check_after_full_disk(path: Path, error: MeasurementError, trials: int) -> None:
-    assert f"the journal {path} cannot be written" in str(error)
-    assert f"The {trials} trials before are in it" in str(error)
-    assert "make room, then 'perflib run --resume test-1'" in str(error)
-    with reopened(path) as journal:
-        assert [trial["round"] for trial in journal.trials] == list(range(trials))
+        journal.append({"round": n, "text": "x" * text_bytes})
 
 
 @pytest.mark.parametrize("text_bytes", [100, 5000, 12_000])
 def test_full_disk_keeps_every_turn_before(tmp_path: Path, text_bytes: int) -> None:
     path = tmp_path / "test-1.journal"
     with created(path, []) as journal:
-        with files_no_larger_than(30_000):
-            error = fill(journal, text_bytes)
+        with files_no_larger_than(30_000), pytest.raises(MeasurementError) as caught:
+            fill(journal, text_bytes)
         trials = len(journal.trials)
         assert 0 < 30_000 - path.stat().st_size < text_bytes + 40, "as many as fit"
-    check_after_full_disk(path, error, trials)
+    assert f"the journal {path} cannot be written" in str(caught.value)
+    assert f"The {trials} trials before are in it" in str(caught.value)
+    assert "make room, then 'perflib run --resume test-1'" in str(caught.value)
+    with reopened(path) as journal:
+        assert [trial["round"] for trial in journal.trials] == list(range(trials))
 
 
 def test_full_disk_from_the_start_leaves_nothing(tmp_path: Path) -> None:

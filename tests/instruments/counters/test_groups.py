@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import math
 import mmap
 import os
@@ -61,13 +62,9 @@ def value(group: CounterGroup, name: str) -> float:
     return float(by_event(group.read())[name]["value"])
 
 
-JOB = """
+JOB = f"""
 import mmap, os, sys, threading
-def touch(pages):
-    with mmap.mmap(-1, pages * mmap.PAGESIZE) as memory:
-        memory.madvise(mmap.MADV_NOHUGEPAGE)
-        for page in range(pages):
-            memory[page * mmap.PAGESIZE] = 1
+{inspect.getsource(touch)}
 def serve():
     for line in sys.stdin:
         words = line.split()
@@ -83,10 +80,9 @@ def serve():
         else:
             os.wait()
         print("done", flush=True)
-where = sys.argv[1]
-if where == "thread":
+if sys.argv[1] == "thread":
     threading.Thread(target=serve).start()
-elif where == "child" and os.fork():
+elif sys.argv[1] == "child" and os.fork():
     os.wait()
 else:
     serve()

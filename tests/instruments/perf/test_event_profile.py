@@ -38,11 +38,9 @@ def python(script: str, *arguments: str) -> list[str]:
     return [sys.executable, "-c", f"import os, signal, sys, time\n{BURN}\n{script}", *arguments]
 
 
-def profiled(
-    script: str, folder: Path, *events: int | str, log_format: LogFormat = NAMED
-) -> EventProfile:
+def profiled(script: str, folder: Path, *events: int | str) -> EventProfile:
     return profile_job(
-        python(script), log_format, events or None, folder=folder, timeout_s=60, sampling=OFTEN
+        python(script), NAMED, events or None, folder=folder, timeout_s=60, sampling=OFTEN
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from perflib.instruments.joblog.joblog import Begun, JobEvent
@@ -27,7 +27,6 @@ class Pieces:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.scripted = 0
 
     def add(self, number: int, first_ms: int, last_ms: int) -> None:
         (self.folder / f"data.{number:06d}").write_text(f"{first_ms} {last_ms}")
@@ -37,7 +36,6 @@ class Pieces:
         return sorted(self.folder.glob("data.*"))
 
     def script(self, out: Path, *, data: Path, ranges: list[tuple[int, int]]) -> Path:
-        self.scripted += 1
         first, last = map(int, data.read_text().split())
         with out.open("w") as file:
             for ms in range(first, last):
@@ -53,16 +51,10 @@ def span(_: Slowest, piece: Path) -> tuple[int, int]:
     return first * MS, last * MS
 
 
-def event(number: int, begin_ms: int, ms: int) -> JobEvent:
-    return JobEvent(number, begin_ms * MS, (begin_ms + ms) * MS)
-
-
-def follow(
-    keeper: Slowest, pieces: Pieces, events: list[JobEvent], name: str = "", piece_ms: int = 100
-) -> None:
+def follow(keeper: Slowest, pieces: Pieces, events: list[JobEvent], name: str = "") -> None:
     """The events one after the other, and pieces that are read as soon as they are there."""
     keeper._recorder = pieces  # type: ignore[assignment]
-    number = 0
+    number, piece_ms = 0, 100
     for one in events:
         keeper.begin(Begun(one.label, one.begin_ns), one_at_a_time=True)
         keeper.end(one, name)
@@ -84,8 +76,8 @@ def replayed(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
 
 
 def in_row(times_ms: list[int]) -> list[JobEvent]:
-    begins = np.cumsum([0, *times_ms])
-    return [event(n, int(begins[n]), ms) for n, ms in enumerate(times_ms)]
+    edges = [0, *itertools.accumulate(ms * MS for ms in times_ms)]
+    return [JobEvent(n, *span_) for n, span_ in enumerate(itertools.pairwise(edges))]
 
 
 @pytest.mark.parametrize("seed", range(3))

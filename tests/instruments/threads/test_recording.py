@@ -16,10 +16,18 @@ from hypothesis import strategies as st
 
 from perflib.instruments.profile import views
 from perflib.instruments.threads import writer as writing
-from perflib.instruments.threads.formats import FORMAT, INTERVAL, LOST, SAMPLE, Lock, Selection
+from perflib.instruments.threads.formats import (
+    FORMAT,
+    INTERVAL,
+    LOST,
+    SAMPLE,
+    Lock,
+    Selection,
+    State,
+)
 from perflib.instruments.threads.intervals import mark_lost, states_in_bins
 from perflib.instruments.threads.recording import Recording
-from perflib.instruments.threads.samples import cpu_samples, wait_samples
+from perflib.instruments.threads.samples import cpu_samples, off_cpu_samples, wait_samples
 from perflib.instruments.threads.waits import lock_waits
 from perflib.instruments.threads.writer import Writer
 from perflib.model.errors import MeasurementError, UserError
@@ -291,3 +299,25 @@ def test_samples_go_into_the_views(made: Recording) -> None:
     only = wait_samples(made, lock=0)
     assert set(only["stack"].unique()) == {STACKS[0]}
     assert set(only["event"].unique()) == {"wait"}
+
+
+def test_time_without_a_core_by_stack_and_state(tmp_path: Path) -> None:
+    intervals = [
+        (0, 2, State.RUNNING),
+        (2, 7, State.WAITING, 0, -1, 0, -1, 0),
+        (7, 9, State.READY, 0, -1, 0, -1, 0),
+        (9, 12, State.READY),
+        (12, 20, State.SLEEPING, 0, -1, -1, -1, 3),
+    ]
+    made = recording_of(tmp_path, [intervals])
+    table = off_cpu_samples(made)
+    assert dict(zip(table["stack"].astype(str), table["period"], strict=True)) == {
+        "main;event_loop;output;lock_wait;[waiting]": 5,
+        "main;event_loop;output;lock_wait;[ready]": 2,
+        "[ready]": 3,
+        "main;join;[sleeping]": 8,
+    }
+    assert views.top_down(table, "period").total == 18
+    part = off_cpu_samples(made, Selection(5, 14), [State.WAITING, State.SLEEPING])
+    assert part["period"].tolist() == [2, 2]
+    assert part["time_ns"].tolist() == [5, 12]

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from perflib.instruments.threads.waits import lock_holders, lock_waits, longest_
 from perflib.kernels import build
 from perflib.model.errors import MeasurementError, UserError
 from tests.instruments.threads.programs import compiled
+from tests.users import needs_two_users
 
 JOB = Path(__file__).with_name("waiting_job.c")
 LATE = Path(__file__).with_name("late_library.c")
@@ -250,16 +252,11 @@ def test_the_environment_is_otherwise_unchanged(tmp_path: Path) -> None:
     assert got == wanted
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-@pytest.mark.skipif(
-    shutil.which("setpriv") is None, reason="no setpriv: apt-get install util-linux"
-)
-def test_a_job_that_goes_on_as_another_user_without_privileges(
-    tmp_path_factory: pytest.TempPathFactory, job: Path
-) -> None:
-    folder = Path("/tmp") / tmp_path_factory.mktemp("nobody").name
-    folder.mkdir(mode=0o755)
-    try:
+def test_a_job_that_goes_on_as_another_user_without_privileges(job: Path) -> None:
+    needs_two_users()
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
         shutil.copy(job, folder / "job")
         user = ("--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all")
         ran = record(folder, "setpriv", *user, folder / "job", "recursive")
@@ -267,8 +264,6 @@ def test_a_job_that_goes_on_as_another_user_without_privileges(
         assert ran.waits() == {MUTEX: 1}
         owners = {path.stat().st_uid for path in (folder / "data").glob("waits.*")}
         assert owners == {0, 65534}
-    finally:
-        shutil.rmtree(folder)
 
 
 # --- odd jobs ------------------------------------------------------------------------------------
