@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from perflib import kernels
 from perflib.kernels import Kernel
 from tests.kernels.brackets import check_brackets, check_shared
+from tests.kernels.here import launched
 from tests.reference import alias_offsets as reference
 
 CONVOLUTION, COPY = 0, 1
@@ -39,10 +40,10 @@ def timed(kernel: Kernel, function: int, n: int, places: list[int]) -> NDArray[A
     return samples
 
 
-def program(*commands: str, level: str = "O2") -> subprocess.CompletedProcess[str]:
-    path = kernels.build("allocator_pairs", variant=level, executable=True).library
+def program(*commands: str) -> subprocess.CompletedProcess[str]:
+    path = kernels.build("allocator_pairs", variant="O2", executable=True).library
     words = "".join(command + "\n" for command in commands)
-    return subprocess.run([path], input=words, capture_output=True, text=True, check=False)
+    return launched(path, input=words)
 
 
 @pytest.mark.arm64

@@ -21,6 +21,7 @@ from perflib.kernels.levels import BASELINE
 from perflib.kernels.sources import Request, Source, request
 from perflib.model.errors import MeasurementError, UserError
 from perflib.store import paths
+from tests.kernels.here import launched
 
 HERE = Path(__file__).parents[1] / "kernels_c"
 NOBODY = 65534
@@ -121,7 +122,7 @@ def test_kernels_come_from_the_bundle_without_a_compiler_or_a_cache(node: Path) 
     assert small.lib.small_answer() == 42
     assert small.build.library.is_relative_to(node)
     program = kernels.build("declared", executable=True)
-    assert subprocess.run([program.library], capture_output=True, check=False).returncode == 3
+    assert launched(program.library).returncode == 3
     assert kernels.load("copied", copies=3).build.provenance["copies"] == 3
     assert not (node.parent / "nothing-here").exists()
 
@@ -190,16 +191,9 @@ def test_bundle_is_only_read(node: Path) -> None:
     for path in [node, *node.rglob("*")]:
         path.chmod(path.stat().st_mode & ~0o222)
     before = state()
-    done = [ask(node) for _ in range(2)]
+    done = [launched(sys.executable, "-c", ASK, node.parent / "kernels") for _ in range(2)]
     assert [end.stdout.split()[0] for end in done] == ["42", "42"], done[0].stderr
     assert state() == before
-
-
-def ask(node: Path, *before: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*before, sys.executable, "-c", ASK, str(node.parent / "kernels")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
 
 
 # --- what is refused ---------------------------------------------------------------------------

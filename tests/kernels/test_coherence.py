@@ -16,12 +16,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perflib.kernels import Kernel
+from perflib.kernels import Kernel, record
+from tests.kernels.here import CPUS, needs_two_cpus
 from tests.reference import coherence as reference
 from tests.reference.words import rotated_sum
 
-CPUS = sorted(os.sched_getaffinity(0))
-two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="two processors are needed")
 three_cpus = pytest.mark.skipif(len(CPUS) < 3, reason="three processors are needed")
 
 LONG_NS = 60_000_000_000
@@ -32,14 +31,8 @@ STATES = [
 PROTOCOLS = ["CAS_ONE_LINE", "WRITE_READ_TWO_LINES", "ONE_WAY_MESSAGE"]
 WITH_THIRD = {"SHARED", "FORWARD", "OWNED"}
 ARGUMENT, CPU, THIRD, LATE = 1, 2, 3, 6
-SAMPLE = np.dtype(
-    [
-        ("begin_ns", "i8"), ("time_ns", "i8"), ("count", "i8"), ("proven", "i8"),
-        ("checksum", "u8"), ("empty_ns", "f8"), ("core_mhz", "f8"), ("clocks_apart_ns", "f8"),
-        ("cpus", "i8", 3), ("involuntary_switches", "i8", 3),
-    ]
-)  # fmt: skip
 KERNEL = "coherence"
+SAMPLE = record(KERNEL, "coherence_sample")
 
 
 def transfer(kernel: Kernel, **changed: Any) -> tuple[int, Any]:
@@ -48,11 +41,7 @@ def transfer(kernel: Kernel, **changed: Any) -> tuple[int, Any]:
         "owner": CPUS[-1], "requester": CPUS[0], "third": -1, "state": 1, "access": 0, "layout": 0,
         "lines": 48, "repeats": 5, "seed": 7, "timeout_ns": LONG_NS,
     }  # fmt: skip
-    assert set(changed) <= set(given_)
-    given_ |= changed
-    out = kernel.ffi.new("coherence_sample[]", max(1, min(given_["repeats"], 1000)))
-    answer = kernel.lib.coherence_transfer(*given_.values(), out)
-    return answer, np.frombuffer(kernel.ffi.buffer(out), dtype=SAMPLE).copy()
+    return called(kernel, kernel.lib.coherence_transfer, given_, changed, "repeats")
 
 
 def exchange(kernel: Kernel, **changed: Any) -> tuple[int, Any]:
@@ -60,11 +49,17 @@ def exchange(kernel: Kernel, **changed: Any) -> tuple[int, Any]:
         "protocol": 0, "cpu_a": CPUS[0], "cpu_b": CPUS[-1], "exchanges": 100, "samples": 4,
         "timeout_ns": LONG_NS,
     }  # fmt: skip
-    assert set(changed) <= set(given_)
-    given_ |= changed
-    out = kernel.ffi.new("coherence_sample[]", max(1, min(given_["samples"], 1000)))
-    answer = kernel.lib.coherence_exchange(*given_.values(), out)
-    return answer, np.frombuffer(kernel.ffi.buffer(out), dtype=SAMPLE).copy()
+    return called(kernel, kernel.lib.coherence_exchange, given_, changed, "samples")
+
+
+def called(
+    kernel: Kernel, function: Any, usual: dict[str, Any], changed: dict[str, Any], count: str
+) -> tuple[int, Any]:
+    assert changed.keys() <= usual.keys()
+    given_ = usual | changed
+    samples = np.zeros(max(1, min(given_[count], 1000)), SAMPLE)
+    out = kernel.ffi.from_buffer("coherence_sample[]", samples, require_writable=True)
+    return function(*given_.values(), out), samples
 
 
 def error(stage: int, number: int) -> int:
@@ -148,7 +143,7 @@ def check_transfer(samples: Any, layout: int, lines: int, seed: int) -> None:
 
 
 @pytest.mark.arm64
-@two_cpus
+@needs_two_cpus
 @pytest.mark.parametrize("access", [0, 1], ids=["load", "exchange"])
 @pytest.mark.parametrize("state", [s for s in STATES if s not in WITH_THIRD])
 def test_each_line_is_taken_once_as_it_was_left(kernel: Kernel, state: str, access: int) -> None:
@@ -174,7 +169,7 @@ def test_a_third_reader(kernel: Kernel, state: str, access: int) -> None:
     assert (samples["cpus"] == [CPUS[0], CPUS[-1], CPUS[1]]).all()
 
 
-@two_cpus
+@needs_two_cpus
 @pytest.mark.parametrize("state", sorted(WITH_THIRD))
 def test_a_third_that_is_missing_or_one_of_the_two(kernel: Kernel, state: str) -> None:
     number = STATES.index(state)
@@ -224,7 +219,7 @@ def test_transfers_that_there_are_not(kernel: Kernel, wrong: dict[str, int], num
 
 
 @pytest.mark.arm64
-@two_cpus
+@needs_two_cpus
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("exchanges", [1, 1000])
 def test_protocols_answer_every_exchange(kernel: Kernel, protocol: str, exchanges: int) -> None:
@@ -264,7 +259,7 @@ def test_exchanges_that_there_are_not(kernel: Kernel, wrong: dict[str, int], num
 # --- what never ends -----------------------------------------------------------------------------
 
 
-@two_cpus
+@needs_two_cpus
 def test_samples_that_were_complete_in_time_are_kept(kernel: Kernel) -> None:
     answer, samples = exchange(kernel, exchanges=10**9, samples=2, timeout_ns=30_000_000)
     assert answer == error(LATE, errno.ETIMEDOUT)  # no core makes 10^9 exchanges in 30 ms
@@ -301,7 +296,7 @@ def threads_of(process: int) -> set[int]:
     return {int(task.name) for task in Path(f"/proc/{process}/task").iterdir()} - {process}
 
 
-@two_cpus
+@needs_two_cpus
 @pytest.mark.parametrize("protocol", range(len(PROTOCOLS)), ids=PROTOCOLS)
 def test_a_thread_that_is_stopped_does_not_stop_the_process(protocol: int) -> None:
     """A debugger holds the thread, as a processor that is taken away would."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import threading
 from typing import Any
 
@@ -12,21 +11,20 @@ import pytest
 
 from perflib.experiments.contention import KINDS
 from perflib.kernels import Kernel, record
+from tests.kernels.here import CPUS, needs_two_cpus
 
 ARGUMENT, CORE, LATE = 1 << 16, 3 << 16, 5 << 16
-CPUS = sorted(os.sched_getaffinity(0))
 NO_CPU = 16383
 SAMPLE_NS, SAMPLES = 200_000, 4
 ACCOUNT = record("contention", "contention_account")
 
-needs_two_cores = pytest.mark.skipif(len(CPUS) < 2, reason="this needs two cores")
 KERNEL = "contention"
 
 
 def run(
     kernel: Kernel,
-    kind: int,
-    cpus: list[int],
+    kind: int = 4,
+    cpus: list[int] = CPUS[:1],
     *,
     outside: int = 0,
     sample_ns: int = SAMPLE_NS,
@@ -51,7 +49,7 @@ def run(
 
 
 @pytest.mark.arm64
-@pytest.mark.parametrize("cores", [1, pytest.param(2, marks=needs_two_cores)])
+@pytest.mark.parametrize("cores", [1, pytest.param(2, marks=needs_two_cpus)])
 @pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS)
 def test_what_was_done_is_what_the_counters_counted(kernel: Kernel, kind: int, cores: int) -> None:
     """Under a lock the addition is not atomic: a lock that is none would lose some."""
@@ -88,7 +86,6 @@ def test_what_was_done_is_what_the_counters_counted(kernel: Kernel, kind: int, c
 )
 def test_what_cannot_be_done_is_refused(kernel: Kernel, given: dict[str, Any], answer: int) -> None:
     before = threading.active_count()
-    words = {"kind": 4, "cpus": CPUS[:1], **given}
-    assert run(kernel, words.pop("kind"), words.pop("cpus"), **words)[0] == answer
+    assert run(kernel, **given)[0] == answer
     assert threading.active_count() == before
-    assert run(kernel, 4, CPUS[:1])[0] == 0, "and the next run works"
+    assert run(kernel)[0] == 0, "and the next run works"

@@ -22,6 +22,7 @@ from perflib.kernels import Kernel
 from perflib.measure.pages import smaps
 from perflib.measure.pages.backings import why_not
 from perflib.measure.pages.kinds import BACKINGS
+from tests.kernels.here import CPUS, needs_two_cpus
 from tests.kernels.laid_code import values
 from tests.reference import memory_chase as reference
 
@@ -94,13 +95,6 @@ def laid_visits(kernel: Kernel, array: Any) -> list[int]:
 def mapped_and_resident() -> tuple[int, ...]:
     words = Path("/proc/self/statm").read_text().split()
     return int(words[0]) * PAGE, int(words[1]) * PAGE
-
-
-def usable() -> list[int]:
-    return sorted(os.sched_getaffinity(0))
-
-
-needs_two_cores = pytest.mark.skipif(len(usable()) < 2, reason="this needs two cores")
 
 
 # --- the orders --------------------------------------------------------------------------------
@@ -253,7 +247,7 @@ def test_slice_says_when_where_and_how_fast_between_two_probes(kernel: Kernel, a
         assert min(sample.sample.time_ns, sample.sample.probe_before_ns) > 0
         assert sample.sample.chain_after_ns > 0
         assert sample.involuntary_switches >= 0
-        assert sample.cpu in {-1, *usable()}
+        assert sample.cpu in {-1, *CPUS}
 
 
 # --- cores -------------------------------------------------------------------------------------
@@ -262,11 +256,11 @@ def test_slice_says_when_where_and_how_fast_between_two_probes(kernel: Kernel, a
 @pytest.mark.arm64
 def test_cores_asked_for_are_used_and_the_thread_goes_back(kernel: Kernel, array: Any) -> None:
     before = os.sched_getaffinity(0)
-    for laid_on in usable():
+    for laid_on in CPUS:
         lay(kernel, array, cpu=laid_on)
         assert array.cpu == laid_on
         visits = laid_visits(kernel, array)
-        for loaded_on in usable():
+        for loaded_on in CPUS:
             position = visits.index((array.at - array.begin) // LINE)
             (sample,) = run(kernel, array, 1000, cpu=loaded_on)
             assert sample.cpu == loaded_on
@@ -274,10 +268,10 @@ def test_cores_asked_for_are_used_and_the_thread_goes_back(kernel: Kernel, array
     assert os.sched_getaffinity(0) == before
 
 
-@needs_two_cores
+@needs_two_cpus
 def test_core_taken_away_during_the_run_is_seen(kernel: Kernel, array: Any) -> None:
     """Another thread moves the one that measures: the kernel does the same to an offline core."""
-    first, second = usable()[:2]
+    first, second = CPUS[:2]
     lay(kernel, array, cpu=first)
     thread = threading.get_native_id()
     before, ended = os.sched_getaffinity(0), threading.Event()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -33,10 +34,9 @@ def counters(kernel: kernels.Kernel) -> Iterator[list[int]]:
 
 
 def open_(
-    kernel: kernels.Kernel, *, type_: int = SOFTWARE, config: int, leader: int = -1, **other: int
+    kernel: kernels.Kernel, *, config: int, options: int, leader: int = -1, tid: int = 0
 ) -> int:
-    tid, cpu, options = other.get("tid", 0), other.get("cpu", -1), other.get("options", 0)
-    return int(kernel.lib.counter_open(type_, config, 0, 0, tid, cpu, leader, options))
+    return int(kernel.lib.counter_open(SOFTWARE, config, 0, 0, tid, -1, leader, options))
 
 
 def read(kernel: kernels.Kernel, counters: list[int]) -> Any:
@@ -48,11 +48,8 @@ def read(kernel: kernels.Kernel, counters: list[int]) -> Any:
 
 def touch(pages: int) -> None:
     """Fault in so many pages, for certain: they are new."""
-    import mmap
-
     with mmap.mmap(-1, pages * mmap.PAGESIZE) as memory:
-        if hasattr(mmap, "MADV_NOHUGEPAGE"):
-            memory.madvise(mmap.MADV_NOHUGEPAGE)
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
         for page in range(pages):
             memory[page * mmap.PAGESIZE] = 1
 

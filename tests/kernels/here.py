@@ -1,0 +1,20 @@
+"""The processors that a test may use, and programs that it starts on them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CPUS = sorted(os.sched_getaffinity(0))
+needs_two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="two processors are needed")
+
+
+def launched(
+    *words: str | Path, check: bool = False, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """A program that has ended, with what it printed."""
+    return subprocess.run(words, capture_output=True, text=True, check=check, **options)
