@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from perflib.store.run_files import load, runs_dir, save, saved_path
 from tests.cli.calling import call
 from tests.cli.columns import too_wide
 from tests.experiments.simulated import samples
+from tests.processes import soon
 
 RUN = ("run", "kv_per_core", "-p", "budget_s=0.5", "-p", "events=5")
 MEASURE = ("run", "machine", "-p", "spin_ms=5", "-p", "cores=first")
@@ -266,12 +266,9 @@ def test_ctrl_c_keeps_what_there_is_and_exits_0(home: Path) -> None:
     argv = [sys.executable, "-m", "perflib", *MEASURE, "-p", "budget_s=60", "--json"]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     journals = home / "home" / "runs"
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        found = list(journals.glob("*.journal"))
-        if found and found[0].read_bytes().count(b"\n") > 4:
-            break
-        time.sleep(0.05)
+    assert soon(
+        lambda: any(one.read_bytes().count(b"\n") > 4 for one in journals.glob("*.journal"))
+    )
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0

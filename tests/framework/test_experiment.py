@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +25,7 @@ from perflib.model.run import Run
 from perflib.store import run_files
 from tests.disk import files_no_larger_than
 from tests.framework.tiny import ARMS, Tiny, TinyParams, tokens
+from tests.processes import alive, is_gone, soon
 
 ROOT = Path(__file__).parents[2]
 
@@ -144,21 +144,6 @@ def offset_of(run: Run) -> int:
 # --- killed ------------------------------------------------------------------------------------
 
 
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
-def wait_for(what: Any) -> None:
-    deadline = time.monotonic() + 60
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def kill_while_measuring(folder: Path, seed: int) -> tuple[str, list[str]]:
     """A process that measures is killed (SIGKILL): its run, and the tokens of its whole trials."""
     argv = [sys.executable, "-m", "tests.framework.tiny", str(seed)]
@@ -167,12 +152,12 @@ def kill_while_measuring(folder: Path, seed: int) -> tuple[str, list[str]]:
         workers = [int(word) for word in parent.stdout.readline().split()]
         assert len(workers) == ARMS
         (journal,) = folder.glob("*.journal")
-        wait_for(lambda: journal.read_bytes().count(b"\n") > 42)  # two come before the trials
+        assert soon(lambda: journal.read_bytes().count(b"\n") > 42)  # two come before the trials
         with pytest.raises(UserError, match="is being measured right now"):
             Tiny().resume(journal.stem)
-        assert all(alive(pid) for pid in workers)
+        assert all(map(alive, workers))
         parent.kill()
-    wait_for(lambda: not any(alive(pid) for pid in workers))
+    assert all(map(is_gone, workers))
     lines = journal.read_bytes().split(b"\n")[2:-1]
     return journal.stem, [token for line in lines for token in json.loads(line)["columns"]["token"]]
 

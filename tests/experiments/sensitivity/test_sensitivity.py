@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,12 @@ import pytest
 from perflib.experiments import get
 from perflib.experiments.sensitivity import measure
 from perflib.experiments.sensitivity.table import DoseTable
-from perflib.machine.processes import is_gone
 from perflib.measure.pages import of_programs
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.finding import Finding
 from tests.experiments.judged import by_subject, codes, made_run, supported
 from tests.experiments.sensitivity.dose_samples import samples
+from tests.processes import is_gone, soon
 
 EXPERIMENT = get("sensitivity")
 CPUS = sorted(os.sched_getaffinity(0))
@@ -252,13 +251,8 @@ def test_nothing_runs_on_after_a_kill() -> None:
     given = [one for word in words for one in ("-p", word)]
     argv = [sys.executable, "-m", "perflib", "run", "sensitivity", *given]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
-        limit = time.monotonic() + 60
-        below: set[int] = set()
-        while len(below) < 3 and time.monotonic() < limit:
-            below = set(children_of(started.pid))
-            time.sleep(0.05)
+        assert soon(lambda: len(set(children_of(started.pid))) >= 3)
+        below = set(children_of(started.pid))
         started.send_signal(signal.SIGKILL)
     assert below
-    while not all(map(is_gone, below)) and time.monotonic() < limit + 30:
-        time.sleep(0.05)
     assert all(map(is_gone, below))
