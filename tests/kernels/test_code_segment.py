@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from perflib import kernels
 from perflib.kernels import Kernel
 from perflib.machine.libraries.elf import read_elf
+from tests.kernels.here import CPUS, launched
 from tests.kernels.laid_code import bounds, lay, run
 from tests.reference import code_segment as reference
 
@@ -75,21 +76,20 @@ def test_sample_says_when_where_and_how_fast(kernel: Kernel) -> None:
         assert sample.probe_before_ns > 0
         assert sample.chain_after_ns > 0
         assert one.involuntary_switches >= 0
-        assert one.cpu in {-1, *os.sched_getaffinity(0)}
+        assert one.cpu in {-1, *CPUS}
     first, second = (one.sample for one in found)
     assert first.start_ns + first.time_ns <= second.start_ns
     assert second.probe_before_ns == first.probe_after_ns
 
 
 def test_core_that_the_thread_is_pinned_to_is_named(kernel: Kernel) -> None:
-    cores = os.sched_getaffinity(0)
     lay(kernel, PATTERNS["random"], 100, LOADED)
     try:
-        for core in sorted(cores)[:2]:
+        for core in CPUS[:2]:
             os.sched_setaffinity(0, {core})
             assert run(kernel, 0, 1000)[0].cpu == core
     finally:
-        os.sched_setaffinity(0, cores)
+        os.sched_setaffinity(0, CPUS)
 
 
 # --- what is refused ---------------------------------------------------------------------------
@@ -265,10 +265,6 @@ def program(processor: str) -> Path:  # noqa: ARG001
     return kernels.build("code_segment", define={"CASES": 2048}, executable=True).library
 
 
-def start(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
-
-
 @pytest.mark.arm64
 @pytest.mark.parametrize(
     ("arguments", "extent", "n"),
@@ -281,7 +277,7 @@ def start(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_program_prints_extent_time_and_n(
     program: Path, arguments: list[str], extent: int, n: int
 ) -> None:
-    done = start(program, "--steps", "100000", *arguments)
+    done = launched(program, "--steps", "100000", *arguments)
     assert (done.returncode, done.stderr) == (0, "")
     found = LINE.fullmatch(done.stdout)
     assert found is not None, done.stdout
@@ -290,7 +286,7 @@ def test_program_prints_extent_time_and_n(
 
 
 def test_program_runs_the_ring_on_small_pages_unless_told(program: Path) -> None:
-    done = start(program, "--pattern", "chase", "--steps", "10000", "--smaps", "300")
+    done = launched(program, "--pattern", "chase", "--steps", "10000", "--smaps", "300")
     found = LINE.fullmatch(done.stdout)
     assert found is not None, done.stderr
     assert 299 * PAGE - PAGE < int(found[1]) < 300 * PAGE
@@ -322,7 +318,7 @@ def test_program_runs_the_ring_on_small_pages_unless_told(program: Path) -> None
     ],
 )
 def test_program_names_a_mistake(program: Path, arguments: list[str], complaint: str) -> None:
-    done = start(program, *arguments)
+    done = launched(program, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("code_segment: ")
     assert complaint in done.stderr.splitlines()[0]
@@ -333,13 +329,8 @@ def test_program_says_why_the_pages_cannot_be_had(program: Path, tmp_path: Path)
     source.write_text("#include <errno.h>\nint mprotect(void) { errno = EACCES; return -1; }\n")
     compiler, _ = kernels.compiler()
     subprocess.run([compiler, "-fPIC", "-shared", source, "-o", library], check=True)
-    done = subprocess.run(
-        [program, "--pages", "4k", "2048"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "LD_PRELOAD": str(library)},
-    )
+    preloaded = {**os.environ, "LD_PRELOAD": str(library)}
+    done = launched(program, "--pages", "4k", "2048", env=preloaded)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "code_segment: the code cannot be put on 4k pages: mprotect(): Permission denied\n"

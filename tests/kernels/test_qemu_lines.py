@@ -32,9 +32,7 @@ def shared(kernel: kernels.Kernel, accesses: Sequence[Access]) -> dict[int, tupl
     assert 0 <= count < most
     transfers = [lines[i].transfers for i in range(count)]
     assert transfers == sorted(transfers, reverse=True)
-    return {
-        lines[i].line: (lines[i].transfers, lines[i].false_transfers) for i in range(count)
-    }  # fmt: skip
+    return {lines[i].line: (lines[i].transfers, lines[i].false_transfers) for i in range(count)}
 
 
 def expected(accesses: Sequence[Access]) -> dict[int, tuple[int, int]]:

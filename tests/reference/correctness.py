@@ -12,7 +12,7 @@ import numpy as np
 
 from perflib.experiments.correctness import CLASSES
 from perflib.experiments.correctness.measure import TABLED
-from tests.reference.words import GOLDEN, WORD, mixed, rotated, rotated_sum
+from tests.reference.words import GOLDEN, WORD, carryless, mixed, remainder, rotated, rotated_sum
 
 OPERATIONS = 1024
 _LOW = (1 << 32) - 1
@@ -92,11 +92,7 @@ def crc32c(crc: int, data: int) -> int:
 
 def _times(a: int, b: int) -> int:
     """In AES's field."""
-    found = 0
-    while b:
-        found ^= a * (b & 1)
-        a, b = a << 1 ^ 0x11B * (a >> 7), b >> 1
-    return found
+    return remainder(carryless(a, b), 0x11B)
 
 
 def _s_box() -> list[int]:
@@ -137,14 +133,6 @@ def sha_rounds(cdgh: int, abef: int, keys: int) -> int:
     return a << 96 | b << 64 | e << 32 | f
 
 
-def carryless(a: int, b: int) -> int:
-    found = 0
-    while b:
-        found ^= a * (b & 1)
-        a, b = a << 1, b >> 1
-    return found
-
-
 def lane(a: int, b: int) -> int:
     mixed = (a + b & WORD) ^ (a & _LOW) * (b & _LOW) ^ (a << (b & 63) & WORD) ^ b >> (a & 63)
     return int.from_bytes(mixed.to_bytes(8, "little"), "big")
@@ -163,9 +151,7 @@ def dot(a: int, b: int, c: int) -> int:
 def shifts(a: int, b: int, c: int) -> int:
     by, turn = b & 63, c & 63
     scans = (64 - (a | 1).bit_length()) << 8 ^ ((b & -b).bit_length() - 1 if b else 63) << 16
-    return (
-        (a << by & WORD) ^ b >> by ^ (signed(c) >> by & WORD) ^ rotated(a, turn) ^ scans
-    )  # fmt: skip
+    return (a << by & WORD) ^ b >> by ^ (signed(c) >> by & WORD) ^ rotated(a, turn) ^ scans
 
 
 def walk(a: int, b: int, s: int) -> int:

