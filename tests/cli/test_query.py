@@ -14,8 +14,7 @@ from perflib.experiments import get
 from perflib.model.run import Run
 from perflib.store import run_files
 from tests.cli.calling import call
-
-RUNS = Path(__file__).parents[1] / "data" / "runs"
+from tests.stored import RUNS
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,8 +23,8 @@ from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.store.run_files import load
 from tests.experiments.shown import EXPECTED, differences, shown
+from tests.stored import RUNS
 
-RUNS = Path(__file__).parents[1] / "data" / "runs"
 SHOWN = json.loads(EXPECTED.read_text(encoding="utf-8"))
 GOLDEN: dict[str, list[dict[str, Any]]] = json.loads((RUNS / "findings.json").read_text())
 

@@ -18,8 +18,7 @@ from perflib.store import run_files
 from tests.disk import files_no_larger_than
 from tests.framework.tiny import Tiny, TinyParams
 from tests.model.made import slower
-
-RUNS = Path(__file__).parents[1] / "data" / "runs"
+from tests.stored import RUNS
 
 
 @pytest.fixture(autouse=True)

