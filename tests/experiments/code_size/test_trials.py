@@ -77,16 +77,22 @@ def one(columns: Columns) -> dict[str, Any]:
     return {name: values[0] for name, values in columns.items()}
 
 
+def taken(
+    kernel: Build, wanted: CodeConfiguration, rounds: int = 1
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The row of each of some rounds, and what was violated."""
+    with trials_of(kernel, wanted) as trials:
+        return [one(trials.take(round_, 0)) for round_ in range(rounds)], trials.violated
+
+
 # --- as it should be -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backing", ["4k", *HUGE])
 @pytest.mark.parametrize("pattern", ["random", "page", "chase", "line"])
 def test_a_trial_measures_what_was_requested(kernel: Build, backing: str, pattern: str) -> None:
-    with trials_of(kernel, configuration(backing, pattern)) as trials:
-        row = one(trials.take(0, 0))
-        assert trials.violated == []
-    assert row["ok"] is True
+    (row,), violated = taken(kernel, configuration(backing, pattern))
+    assert (row["ok"], violated) == (True, [])
     assert (row["cpu"], row["pattern"], row["backing"], row["n"]) == (
         CPUS[0], pattern, backing, 512,
     )  # fmt: skip
@@ -108,8 +114,8 @@ def test_what_the_kernel_does_not_count_has_no_column(
     monkeypatch.setattr(
         code_trials, "core_activity", lambda cpu: core_activity(cpu, Path("/nowhere"))
     )
-    with trials_of(kernel, configuration()) as trials:
-        assert not {"softirqs", "interrupts", "switches"} & set(trials.take(0, 0))
+    (row,), _ = taken(kernel, configuration())
+    assert not {"softirqs", "interrupts", "switches"} & row.keys()
 
 
 def test_soft_interrupts_are_those_between_two_readings(
@@ -122,8 +128,7 @@ def test_soft_interrupts_are_those_between_two_readings(
         return type(core_activity(CPUS[0]))({"NET_RX": now, "TIMER": 2 * now}, {"LOC": now}, now)
 
     monkeypatch.setattr(code_trials, "core_activity", activity)
-    with trials_of(kernel, configuration()) as trials:
-        row = one(trials.take(0, 0))
+    (row,), _ = taken(kernel, configuration())
     assert (row["softirqs"], row["interrupts"], row["switches"]) == (21, 7, 7)
 
 
@@ -189,9 +194,7 @@ def test_a_trial_goes_on_until_enough_samples_are_alone(
 
 def test_a_file_on_huge_pages_is_no_4k(kernel: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(smaps, "read", lambda _pid: FILE_PAGES.format(begin=1 << 12, end=1 << 47))
-    with trials_of(kernel, configuration()) as trials:
-        row = one(trials.take(0, 0))
-        (problem,) = trials.violated
+    (row,), (problem,) = taken(kernel, configuration())
     assert row["ok"] is False
     assert row["huge_bytes"] == 2048 * KIB
     assert row["time_ns"] > 0
@@ -211,9 +214,7 @@ def test_pages_are_read_before_and_after(
         return found.replace("AnonHugePages:", "Gone:") if next(calls) == reading else found
 
     monkeypatch.setattr(smaps, "read", read)
-    with trials_of(kernel, configuration(HUGE[0])) as trials:
-        rows = [one(trials.take(round_, 0)) for round_ in range(2)]
-        (problem,) = trials.violated
+    rows, (problem,) = taken(kernel, configuration(HUGE[0]), 2)
     assert [row["ok"] for row in rows] == [False, True]
     assert "no huge page" in problem
 
@@ -235,9 +236,7 @@ def test_a_backing_that_fails_in_some_trials_costs_these(
     kernel: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Worker, "call", failing(Worker.call, "code_lay", 1, 2))
-    with trials_of(kernel, configuration()) as trials:
-        rows = [one(trials.take(round_, 0)) for round_ in range(4)]
-        (problem,) = trials.violated
+    rows, (problem,) = taken(kernel, configuration(), 4)
     assert [row["ok"] for row in rows] == [True, False, False, True]
     assert math.isnan(rows[1]["time_ns"])
     assert "4k, in some trials: could not map memory for the copy: Cannot allocate" in problem
@@ -320,9 +319,7 @@ def test_a_counter_that_is_refused_is_a_problem_and_no_column(
     monkeypatch.setattr(
         groups.CounterGroup.__init__, "__kwdefaults__", {"name": "", "opener": refuse}
     )
-    with trials_of(kernel, configuration()) as trials:
-        row = one(trials.take(0, 0))
-        (problem,) = trials.violated
+    (row,), (problem,) = taken(kernel, configuration())
     assert row["ok"] is True
     assert "itlb_misses" not in row
     assert problem.startswith("iTLB misses are not counted: not allowed")

@@ -58,14 +58,13 @@ def samples(
     rounds: int = 8,
     noise: float = 0.1,
     seed: int = 1,
-    drift: float = 0.0,
     slow: Mapping[int, float] | None = None,
     missing: Sequence[tuple[int, int]] | NDArray[np.bool_] = (),
 ) -> pd.DataFrame:
     """Rows as ``numa`` makes them; the cells of a round in random order.
 
-    ``drift``: by how much the machine gets slower from the first cell to the last; ``slow``: a
-    core's slowdown, in all its loads; ``missing``: cells that are not there, by their places.
+    ``slow``: a core's slowdown, in all its loads; ``missing``: cells that are not there, by their
+    places.
     """
     generator = np.random.default_rng(seed)
     cores = len(cycles)
@@ -83,7 +82,7 @@ def samples(
         positions = np.flatnonzero(wanted[places])
         when = round_ * size + positions
         one, other = np.divmod(places[positions], cores)
-        usual = cycles[one, other] * (1 + slower[other]) * (1 + drift * when / (rounds * size))
+        usual = cycles[one, other] * (1 + slower[other])
         latency = usual * np.exp(noise * generator.standard_normal(len(usual)))
         parts.append(
             {

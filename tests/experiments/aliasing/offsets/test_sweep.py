@@ -239,12 +239,16 @@ def test_a_notebook_function_goes_as_source_with_what_it_uses(
         (5, "5 is no function to sweep"),
         (("libnothing.so", "f", "void f(void)"), "there is no library 'libnothing.so'"),
         (("a", "b"), r"\(path of the library, symbol, declaration in C\)"),
-        (lambda a, out: None, "a lambda has no source"),  # noqa: ARG005
     ],
 )
 def test_what_is_no_function(function: Any, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         sweep_offsets(function, *GOOD)
+
+
+def test_a_lambda_is_refused() -> None:
+    with pytest.raises(UserError, match="a lambda has no source"):
+        sweep_offsets(lambda a, out: None, *GOOD)  # noqa: ARG005
 
 
 # --- for real ------------------------------------------------------------------------------------

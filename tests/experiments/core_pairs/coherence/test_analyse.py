@@ -10,9 +10,7 @@ import pandas as pd
 import pytest
 
 from perflib.experiments import get
-from perflib.experiments.core_pairs.coherence.names import (
-    LAYOUTS,
-)
+from perflib.experiments.core_pairs.coherence.names import LAYOUTS
 from perflib.experiments.core_pairs.coherence.table import CoherenceTable
 from perflib.lab.theme import figures
 from perflib.model.finding import Finding
