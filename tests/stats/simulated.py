@@ -75,7 +75,8 @@ def data(machine: Machine, generator: np.random.Generator) -> Data:
     else:
         log_time += machine.noise * generator.normal(0, 1, shape)
     if machine.wander:
-        log_time += machine.wander * _wandering(machine, generator)
+        memory = math.exp(-machine.period_s / machine.wander_s)
+        log_time += machine.wander * resembling(generator.normal(0, 1, shape).T, memory).T
     share = np.zeros(machine.cores)
     if machine.burst_share:
         for core in machine.burst_cores:
@@ -95,12 +96,11 @@ def measured(seed: int, **machine: Any) -> tuple[Floats, Floats]:
     return log_time, start_s
 
 
-def _wandering(machine: Machine, generator: np.random.Generator) -> Floats:
-    kept = math.exp(-machine.period_s / machine.wander_s)
-    steps = generator.normal(0, 1, (machine.rounds, machine.cores))
-    for n in range(1, machine.rounds):
-        steps[n] = kept * steps[n - 1] + math.sqrt(1 - kept**2) * steps[n]
-    return steps
+def resembling(values: Floats, memory: float) -> Floats:
+    """Make each value of a row resemble the one before; the standard deviation stays."""
+    for n in range(1, values.shape[-1]):
+        values[:, n] = memory * values[:, n - 1] + math.sqrt(1 - memory**2) * values[:, n]
+    return values
 
 
 def _bursts(machine: Machine, start_s: Floats, generator: np.random.Generator) -> NDArray[np.bool_]:

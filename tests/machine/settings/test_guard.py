@@ -220,22 +220,15 @@ def test_guard_and_process_are_killed_and_leftovers_are_put_back_with_words(
     assert list(home.iterdir()) == []
 
 
-def test_leftovers_are_put_back_before_new_settings(root: Path) -> None:
+@pytest.mark.parametrize("asked", [{"thp": "never"}, {}], ids=str)
+def test_leftovers_are_put_back_before_a_measurement(root: Path, asked: dict[str, str]) -> None:
     with changer(root) as other:
         other.kill_both()
-        with settings({"thp": "never"}, root) as record:
-            assert value(root, THP) == "never"
-        assert record.changes["thp"]["before"] == "madvise"
+        with settings(asked, root) as record:
+            assert values(root) == [asked.get("thp", "madvise"), *AS_FOUND[1:]]
+        assert [change["before"] for change in record.changes.values()] == ["madvise"] * len(asked)
         assert len(record.notes) == 3
     assert values(root) == AS_FOUND
-
-
-def test_leftovers_are_put_back_by_a_measurement_that_needs_no_settings(root: Path) -> None:
-    with changer(root) as other:
-        other.kill_both()
-        with settings({}) as record:
-            assert values(root) == AS_FOUND
-        assert (record.changes, len(record.notes)) == ({}, 3)
 
 
 def test_leftovers_of_a_process_that_still_runs_are_not_touched(root: Path) -> None:
