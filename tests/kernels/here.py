@@ -13,6 +13,11 @@ CPUS = sorted(os.sched_getaffinity(0))
 needs_two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="two processors are needed")
 
 
+def threads() -> int:
+    """How many threads this process has, also such as C started."""
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
 def launched(
     *words: str | Path, check: bool = False, **options: Any
 ) -> subprocess.CompletedProcess[str]:

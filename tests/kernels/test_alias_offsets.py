@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from numpy.typing import NDArray
 
@@ -16,6 +15,7 @@ from perflib import kernels
 from perflib.kernels import Kernel
 from perflib.machine.libraries.blas import blas_libraries
 from tests.kernels.brackets import check_brackets
+from tests.kernels.calls import room
 from tests.kernels.here import launched
 from tests.reference import alias_offsets as reference
 
@@ -27,8 +27,7 @@ OFFSETS = [0, 4, 2048, 4092, 4096, 65536]
 def sweep(
     kernel: Kernel, words: tuple[int, ...], offsets: list[int], *, together: int = 0
 ) -> NDArray[Any]:
-    samples = np.zeros(len(offsets), kernels.record(kernel.build, "offset_sample"))
-    out = kernel.ffi.from_buffer("offset_sample[]", samples, require_writable=True)
+    samples, out = room(kernel, "offset_sample", len(offsets))
     call = kernel.lib.blas_sweep if kernel.build.name == "alias_blas" else kernel.lib.offsets_sweep
     assert call(*words, offsets, len(offsets), together, 1, 2, out) == 0
     check_brackets(samples["timed"])

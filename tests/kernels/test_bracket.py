@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from perflib import kernels
 from perflib.framework.brackets import BRACKET_COLUMNS, bracket_columns, core_mhz
 from perflib.kernels import Kernel
 from perflib.machine.hardware.topology import topology
 from perflib.stats.alone import STATES, Probes, calibrate, states
 from tests.kernels.brackets import PROBES, check_brackets
+from tests.kernels.calls import room
 from tests.kernels.here import CPUS, launched
 
 CPU = CPUS[-1]
@@ -53,15 +53,11 @@ KERNEL = "core_probe"
 
 
 def probe(
-    kernel: Kernel, cpus: Sequence[int] = (CPU,), duration_s: float = 0.2, turn_s: float = 0.02
+    kernel: Kernel, cpus: list[int] = CPUS[-1:], duration_s: float = 0.2, turn_s: float = 0.02
 ) -> NDArray[Any]:
-    out = np.zeros(100_000, kernels.record(kernel.build, "core_probe"))
-    places = np.array(cpus, dtype=np.int64)
-    taken = kernel.lib.core_probe_run(
-        kernel.ffi.from_buffer("int64_t[]", places), len(places), int(1e9 * duration_s),
-        int(1e9 * turn_s), SLICE_NS,
-        kernel.ffi.from_buffer("core_probe[]", out, require_writable=True), len(out),
-    )  # fmt: skip
+    out, records = room(kernel, "core_probe", 100_000)
+    times_ns = int(1e9 * duration_s), int(1e9 * turn_s), SLICE_NS
+    taken = kernel.lib.core_probe_run(cpus, len(cpus), *times_ns, records, len(out))
     assert taken > 0
     return out[:taken]
 

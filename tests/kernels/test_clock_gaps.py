@@ -5,14 +5,13 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perflib import kernels
-from perflib.kernels import record
 from perflib.machine.activity import noise
+from tests.kernels.calls import room
 from tests.reference.clock_gaps import Found, checksum, clock_gaps_in
 
 KERNEL = "clock_gaps"
@@ -56,14 +55,10 @@ def spin(
     kernel: kernels.Kernel, duration_ns: int = 1000, threshold_ns: int = 1000, capacity: int = 10
 ) -> tuple[int, Any, Any]:
     """The checksum, the gaps that were noted, and the totals."""
-    buffer = kernel.ffi.new("clock_gap[]", max(capacity, 0))
-    result = kernel.ffi.new("clock_gaps_result *")
+    gaps, buffer = room(kernel, "clock_gap", max(capacity, 0))
+    (totals,), result = room(kernel, "clock_gaps_result")
     answer = kernel.lib.clock_gaps(duration_ns, threshold_ns, buffer, capacity, result)
-    totals = np.frombuffer(kernel.ffi.buffer(result), record(kernel.build, "clock_gaps_result"))[
-        0
-    ].copy()
-    noted = np.frombuffer(kernel.ffi.buffer(buffer), record(kernel.build, "clock_gap")).copy()
-    return answer, noted[: totals["gaps"]], totals
+    return answer, gaps[: totals["gaps"]], totals
 
 
 def test_spinning_notes_what_it_counts(kernel: kernels.Kernel) -> None:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from perflib import kernels
 from perflib.kernels import Kernel
 from perflib.machine.libraries.elf import read_elf
+from tests.kernels.calls import bounds, lay, run
 from tests.kernels.here import CPUS, launched
-from tests.kernels.laid_code import bounds, lay, run
 from tests.reference import code_segment as reference
 
 PATTERNS = {"random": 0, "page": 1, "chase": 2, "line": 3}

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perflib.kernels import Kernel, record
+from perflib.kernels import Kernel
+from tests.kernels.calls import room
 from tests.kernels.here import CPUS, needs_two_cpus
 from tests.reference import coherence as reference
 from tests.reference.words import rotated_sum
@@ -32,7 +33,6 @@ PROTOCOLS = ["CAS_ONE_LINE", "WRITE_READ_TWO_LINES", "ONE_WAY_MESSAGE"]
 WITH_THIRD = {"SHARED", "FORWARD", "OWNED"}
 ARGUMENT, CPU, THIRD, LATE = 1, 2, 3, 6
 KERNEL = "coherence"
-SAMPLE = record(KERNEL, "coherence_sample")
 
 
 def transfer(kernel: Kernel, **changed: Any) -> tuple[int, Any]:
@@ -57,8 +57,7 @@ def called(
 ) -> tuple[int, Any]:
     assert changed.keys() <= usual.keys()
     given_ = usual | changed
-    samples = np.zeros(max(1, min(given_[count], 1000)), SAMPLE)
-    out = kernel.ffi.from_buffer("coherence_sample[]", samples, require_writable=True)
+    samples, out = room(kernel, "coherence_sample", max(1, min(given_[count], 1000)))
     return function(*given_.values(), out), samples
 
 
@@ -265,13 +264,12 @@ def test_samples_that_were_complete_in_time_are_kept(kernel: Kernel) -> None:
     assert answer == error(LATE, errno.ETIMEDOUT)  # no core makes 10^9 exchanges in 30 ms
     assert (samples["count"] == 0).all()
     many = 10**6
-    out = kernel.ffi.new("coherence_sample[]", many)
+    samples, out = room(kernel, "coherence_sample", many)
     limit_ns = 100_000_000
     answer = kernel.lib.coherence_transfer(
         CPUS[-1], CPUS[0], -1, 1, 0, 0, 48, many, 7, limit_ns, out
     )
     assert answer == error(LATE, errno.ETIMEDOUT)  # 10^6 samples of 20 us at least: core_mhz
-    samples = np.frombuffer(kernel.ffi.buffer(out), dtype=SAMPLE)
     taken = int((samples["count"] > 0).sum())
     assert taken < many
     check_transfer(samples[: min(taken, 20)], 0, 48, 7)

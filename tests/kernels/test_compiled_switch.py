@@ -16,7 +16,7 @@ from perflib.machine.libraries.elf import read_elf
 from perflib.measure.pages import smaps
 from perflib.measure.pages.backings import why_not
 from perflib.measure.pages.kinds import BACKINGS
-from tests.kernels.laid_code import bounds, lay, run
+from tests.kernels.calls import bounds, lay, run
 from tests.reference import code_segment as reference
 
 # They depend on the machine's huge pages: one after the other.

@@ -12,11 +12,11 @@ import pytest
 from perflib import kernels
 from perflib.experiments.correctness import CLASSES
 from perflib.experiments.correctness.table import checksums
-from perflib.kernels import Kernel, record
+from perflib.kernels import Kernel
+from tests.kernels.calls import room
 from tests.reference import correctness as reference
 
 KERNEL = "correctness"
-RESULT = record("correctness", "correctness_result")
 NAMES = list(CLASSES)
 BLOCK = 2**31 + 5
 MS = 1_000_000
@@ -31,16 +31,9 @@ def run(
     expected: int = 0,
     **times_ns: int,
 ) -> np.ndarray[Any, Any]:
-    numbers, results = np.array(classes, np.int64), np.zeros(len(classes), RESULT)
+    results, out = room(kernel, "correctness_result", len(classes))
     times = {"begin": 0, "class": MS // 10, "idle": 0, "burst": 0, "pause": 0} | times_ns
-    answer = kernel.lib.correctness_run(
-        kernel.ffi.from_buffer("int64_t *", numbers),
-        len(classes),
-        block,
-        *times.values(),
-        load,
-        kernel.ffi.from_buffer("correctness_result *", results),
-    )
+    answer = kernel.lib.correctness_run(classes, len(classes), block, *times.values(), load, out)
     assert answer == expected
     return results
 

@@ -20,6 +20,7 @@ from perflib import kernels
 from perflib.kernels import Kernel
 from perflib.model.errors import MeasurementError
 from tests.kernels.brackets import check_brackets, check_shared
+from tests.kernels.calls import room
 from tests.reference import erasure_coding as reference
 
 DATA, PARITY = 10, 4
@@ -222,8 +223,7 @@ def encoded(
 ) -> tuple[Any, NDArray[Any]]:
     """The sample, and room for so many slices, of which those that there were are filled."""
     out = kernel.ffi.new("erasure_sample *")
-    slices = np.zeros(1000, kernels.record(kernel.build, "erasure_slice"))
-    noted = kernel.ffi.from_buffer("erasure_slice[]", slices, require_writable=True)
+    slices, noted = room(kernel, "erasure_slice", 1000)
     assert kernel.lib.erasure_encode(warm, repeats, slice_bytes, out, noted, len(slices)) == 0
     return out, slices
 

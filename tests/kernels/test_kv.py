@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from perflib import kernels
 from perflib.kernels import Kernel
-from tests.kernels.laid_code import values
+from tests.kernels.calls import values
 from tests.reference import kv as reference
 from tests.reference import kv_transport
 from tests.reference.kv_detector import Volume, media

@@ -22,8 +22,8 @@ from perflib.kernels import Kernel
 from perflib.measure.pages import smaps
 from perflib.measure.pages.backings import why_not
 from perflib.measure.pages.kinds import BACKINGS
+from tests.kernels.calls import values
 from tests.kernels.here import CPUS, needs_two_cpus
-from tests.kernels.laid_code import values
 from tests.reference import memory_chase as reference
 
 # They change, or depend on, the machine's huge pages: one after the other.

@@ -13,8 +13,8 @@ from perflib import kernels
 from perflib.kernels import Kernel
 from perflib.machine.libraries.elf import read_elf
 from perflib.model.errors import MeasurementError
+from tests.kernels.calls import bounds, lay, run
 from tests.kernels.here import launched
-from tests.kernels.laid_code import bounds, lay, run
 from tests.reference import code_segment as reference
 
 RANDOM, LOADED, SMALL_PAGES = 0, 0, 1

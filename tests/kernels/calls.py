@@ -1,11 +1,20 @@
-"""Calls of code_segment.c's interface, which kernels of much code share, and what they report."""
+"""What C fills for a test, and calls of code_segment.c's interface, which kernels share."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
-from perflib.kernels import Kernel
+import numpy as np
+from numpy.typing import NDArray
+
+from perflib.kernels import Kernel, record
+
+
+def room(kernel: Kernel, struct: str, count: int = 1) -> tuple[NDArray[Any], Any]:
+    """Records of a C struct, and their place for the call that fills them."""
+    made = np.zeros(count, record(kernel.build, struct))
+    return made, kernel.ffi.from_buffer(f"{struct}[]", made, require_writable=True)
 
 
 def values(ffi: Any, struct: Any) -> SimpleNamespace:
