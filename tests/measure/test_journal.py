@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from perflib.measure import journal as journal_module
 from perflib.measure.journal import Journal
@@ -92,25 +90,6 @@ def test_only_one_process_has_it(tmp_path: Path) -> None:
         Journal.reopen(path)
     with reopened(path) as journal:
         assert journal.trials == TRIALS
-
-
-@given(data=st.data())
-def test_cut_anywhere_it_keeps_all_whole_turns(
-    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.mktemp("cut") / "test.journal"
-    with created(path, TRIALS):
-        pass
-    whole = path.read_bytes()
-    ends = [n + 1 for n, byte in enumerate(whole) if byte == ord("\n")]
-    cut = data.draw(st.integers(ends[0], len(whole)))
-    path.write_bytes(whole[:cut])
-    kept = sum(end <= cut for end in ends) - 1
-    with reopened(path) as journal:
-        assert journal.trials == TRIALS[:kept]
-        for trial in TRIALS[kept:]:
-            journal.append(trial)
-    assert path.read_bytes() == whole
 
 
 def test_damaged_line_ends_what_is_kept(tmp_path: Path) -> None:

@@ -103,8 +103,7 @@ def job(where: str = "main") -> Iterator[tuple[int, Callable[[str], None]]]:
         assert stdout is not None
 
         def tell(command: str) -> None:
-            stdin.write(f"{command}\n")
-            stdin.flush()
+            print(command, file=stdin, flush=True)
             assert stdout.readline() == "done\n"
 
         tell("touch 1")  # it is up

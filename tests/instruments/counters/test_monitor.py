@@ -57,32 +57,25 @@ sys.stdin.readline()
 """
 
 
-class Job:
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.pid = process.pid
-
-    def tell(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-
-    def hear(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-
 @contextmanager
-def job() -> Iterator[Job]:
+def job() -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         [sys.executable, "-c", JOB], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        one = Job(process)
         try:
-            assert one.hear() == "ready"
-            yield one
+            assert hear(process) == "ready\n"
+            yield process
         finally:
             process.kill()
+
+
+def tell(job: subprocess.Popen[str]) -> None:
+    print(file=job.stdin, flush=True)
+
+
+def hear(job: subprocess.Popen[str]) -> str:
+    assert job.stdout is not None
+    return job.stdout.readline()
 
 
 def all_ran(monitor: Monitor) -> bool:
@@ -114,10 +107,10 @@ def test_buffers_follow_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower._Buffer, "LEAST_TICKS", 2)
     monkeypatch.setattr(follower, "_READINGS_IN_BUFFER", 1)
     with job() as one, Monitor(ONE, watch(pid=one.pid), period_s=0.01) as monitor:
-        one.tell()
+        tell(one)
         assert soon(lambda: monitor.samples[0] >= 7)
-        one.tell()
-        faults = int(one.hear())
+        tell(one)
+        faults = int(hear(one))
     assert 0 <= by_event(totals(monitor.series()))["a", "page-faults"]["value"] - faults < 100
 
 
@@ -127,11 +120,11 @@ def test_buffers_follow_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_random_order_has_one_set_at_a_time_each_once_a_round() -> None:
     with job() as one:
         with Monitor(SETS, watch(pid=one.pid), period_s=0.01, seed=3) as monitor:
-            one.tell()
+            tell(one)
             # Each set is on for some time in which the job has the core, also under a load.
             assert soon(lambda: monitor.samples[0] >= 30 and all_ran(monitor))
-            one.tell()
-            faults = int(one.hear())
+            tell(one)
+            faults = int(hear(one))
         series = monitor.series()
     per_tick = series.groupby("time_ns")["set"].unique()
     assert (per_tick.str.len() == 1).all()
@@ -162,7 +155,7 @@ def test_what_cannot_be_counted_is_one_row_and_the_rest_goes_on() -> None:
         "c": [event("cycles"), CLOCK],
     }
     with job() as one, Monitor(sets, watch(pid=one.pid), period_s=0.01) as monitor:
-        one.tell()
+        tell(one)
         assert soon(lambda: monitor.samples[0] >= 4)
     series = monitor.series()
     assert list(series[series["event"] == "odd"]["status"]) == ["absent: why"]

@@ -41,6 +41,10 @@ def softirqs(*rows: tuple[int, ...], cpus: tuple[int, ...] = (0, 1)) -> str:
     return "\n".join(lines)
 
 
+def schedstat(*delays: int) -> str:
+    return "\n".join(f"cpu{cpu} 0 0 0 0 0 0 900 {delay} 3" for cpu, delay in enumerate(delays))
+
+
 def pressure(some: int, full: int) -> str:
     return "\n".join(
         f"{name} avg10=1.43 avg60=1.91 avg300=20.26 total={total}"
@@ -60,7 +64,7 @@ def machine(tmp_path: Path) -> Path:
             "cpu1 20 0 2 5 0 0 0 0 0 0\nintr 100 1 2\nctxt 55\nprocesses 9",
             "proc/softirqs": softirqs((100, 200), (10, 20)),
             "proc/schedstat": "version 15\ntimestamp 1\n"
-            "cpu0 0 0 0 0 0 0 900 1000 3\ndomain0 3 1 2\ncpu1 0 0 0 0 0 0 900 2000 3",
+            + schedstat(1000, 2000).replace("\n", "\ndomain0 3 1 2\n"),
             "proc/vmstat": "pgfault 5000\npgmajfault 3\npgfault_other 7",
             f"{GROUP}/cgroup.procs": "",
             f"{GROUP}/cpu.stat": "usage_usec 10\nnr_throttled 2\nthrottled_usec 300",
@@ -94,17 +98,10 @@ def test_counts_begin_at_zero_and_are_those_of_the_files(machine: Path) -> None:
     with SystemCounts(wanted, root=machine) as counts:
         assert set(by_name(counts).values()) == {0}
         change(machine, "proc/pressure/memory", pressure(1100, 507))
-        change(
-            machine,
-            "proc/stat",
-            "cpu  36 0 3 9 0 0 0 7 0 0\ncpu0 13 0 1 4 0 0 0 7 0 0\nctxt 60\nprocesses 9",
-        )
+        stat = "cpu  36 0 3 9 0 0 0 7 0 0\ncpu0 13 0 1 4 0 0 0 7 0 0\nctxt 60\nprocesses 9"
+        change(machine, "proc/stat", stat)
         change(machine, "proc/softirqs", softirqs((101, 203), (15, 20)))
-        change(
-            machine,
-            "proc/schedstat",
-            "cpu0 0 0 0 0 0 0 900 1005 3\ncpu1 0 0 0 0 0 0 900 2001 3",
-        )
+        change(machine, "proc/schedstat", schedstat(1005, 2001))
         change(machine, "proc/vmstat", "pgfault_other 99\npgfault 5007")
         assert by_name(counts) == {
             ("pressure-memory-full", -1): 7,
@@ -125,15 +122,11 @@ def test_a_cpu_that_goes_and_comes_back(machine: Path) -> None:
     ):
         apart.read()
         change(machine, "proc/softirqs", softirqs((110,), (10,), cpus=(0,)))
-        change(machine, "proc/schedstat", "cpu0 0 0 0 0 0 0 900 1001 3")
+        change(machine, "proc/schedstat", schedstat(1001))
         assert apart.read().tolist() == [10, MISSING, 1, MISSING]
         assert together.read().tolist() == [10, 1]
         change(machine, "proc/softirqs", softirqs((110, 205), (10, 20)))
-        change(
-            machine,
-            "proc/schedstat",
-            "cpu0 0 0 0 0 0 0 900 1001 3\ncpu1 0 0 0 0 0 0 900 2005 3",
-        )
+        change(machine, "proc/schedstat", schedstat(1001, 2005))
         assert apart.read().tolist() == [10, 5, 1, 5]
         assert together.read().tolist() == [15, 6]
 

@@ -231,17 +231,13 @@ def test_damaged_headers_are_errors_or_read(tmp_path: Path, data: st.DataObject)
 # --- the real perf -----------------------------------------------------------------------------
 
 
-def perf_record(path: Path, *words: str) -> list[str]:
-    argv = ["perf", "record", "-q", "-e", "cpu-clock", "-c", "1000000", "-o", str(path), *words]
-    return [*argv, "-k", "CLOCK_MONOTONIC"]
-
-
 @needs_perf
 def test_recorded_samples_are_those_of_perf_script(tmp_path: Path) -> None:
     path = tmp_path / "data"
     before_ns = time.monotonic_ns()
     burn = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done"
-    argv = [*perf_record(path, "-g"), "--", "sh", "-c", burn]
+    argv = ["perf", "record", "-q", "-e", "cpu-clock", "-c", "1000000", "-o", str(path), "-g"]
+    argv += ["-k", "CLOCK_MONOTONIC", "--", "sh", "-c", burn]
     subprocess.run(argv, check=True, env=os.environ | {"PERF_CONFIG": os.devnull})
     data, records = everything(path)
     samples = records[records["type"] == Type.SAMPLE]

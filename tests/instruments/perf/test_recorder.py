@@ -134,13 +134,11 @@ burn(60_000)
     with subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0
     ) as parent:
-        assert parent.stdin is not None
         assert parent.stdout is not None
         try:
             before = int(parent.stdout.readline().split()[1])
             with Recorder(parent.pid, folder=tmp_path, event="cpu-clock") as recorder:
-                parent.stdin.write("\n")
-                parent.stdin.flush()
+                print(file=parent.stdin, flush=True)
                 after = int(parent.stdout.readline())
                 switched(recorder, 0.2)
         finally:

@@ -27,21 +27,17 @@ PERIOD_NS = 1_000_000
 
 
 def table_of(first: Floats, second: Floats) -> pd.DataFrame:
-    parts = []
-    for name, counts in (("cpu0", first), ("cpu8", second)):
-        rounds, functions = counts.shape
-        parts.append(
-            pd.DataFrame(
-                {
-                    "round": np.repeat(np.arange(rounds), functions),
-                    "configuration": name,
-                    "function": NAMES[:functions] * rounds,
-                    "cost": counts.ravel() * PERIOD_NS,
-                    "samples": counts.ravel(),
-                }
-            )
-        )
-    return pd.concat(parts, ignore_index=True)
+    rounds, functions = first.shape
+    counts = np.concatenate([first, second]).ravel()
+    return pd.DataFrame(
+        {
+            "round": np.tile(np.repeat(np.arange(rounds), functions), 2),
+            "configuration": np.repeat(["cpu0", "cpu8"], rounds * functions),
+            "function": NAMES[:functions] * rounds * 2,
+            "cost": counts * PERIOD_NS,
+            "samples": counts,
+        }
+    )
 
 
 def compared(machine: Profiled, seed: int = 1, **options: Any) -> Comparison:

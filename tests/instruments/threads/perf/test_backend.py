@@ -44,17 +44,6 @@ STATIC = {
 }
 
 
-def profiled(folder: Path, settings: Settings, *argv: str | Path) -> tuple[PerfThreads, int]:
-    """A job recorded from its first instruction to its end."""
-    with PerfThreads(folder, settings) as recorder:
-        recorder.enable()
-        with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as job:
-            recorder.started(job.pid)
-            assert job.wait() == 0
-        recorder.disable()
-    return recorder, job.pid
-
-
 def again(recorder: PerfThreads, settings: Settings) -> PerfThreads:
     """The same data, to be converted with other settings."""
     recorder._settings = settings
@@ -65,13 +54,21 @@ def again(recorder: PerfThreads, settings: Settings) -> PerfThreads:
 
 
 def complete(folder: Path, *argv: str | Path) -> tuple[PerfThreads, int, Recording]:
-    """A job recorded. Some kernels hide a switch now and then: then once more."""
+    """A job recorded from its first instruction to its end.
+
+    Some kernels hide a switch now and then: then once more.
+    """
     for attempt in range(5):
-        recorder, pid = profiled(folder, Settings(), *argv)
-        recording = recorder.recording(pid, folder / f"recording-{attempt}")
+        with PerfThreads(folder, Settings()) as recorder:
+            recorder.enable()
+            with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as job:
+                recorder.started(job.pid)
+                assert job.wait() == 0
+            recorder.disable()
+        recording = recorder.recording(job.pid, folder / f"recording-{attempt}")
         if not recording.meta["lost"]["events"]:
             break
-    return recorder, pid, recording
+    return recorder, job.pid, recording
 
 
 @pytest.fixture(scope="module")
@@ -194,14 +191,12 @@ def turning() -> Iterator[Turning]:
     with subprocess.Popen(
         program("turning"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as job:
-        assert job.stdin is not None
         assert job.stdout is not None
-        given, said = job.stdin, job.stdout
+        said = job.stdout
         assert said.readline() == "ready\n"
 
         def turn(number: int) -> None:
-            given.write(f"{number}\n")
-            given.flush()
+            print(number, file=job.stdin, flush=True)
             assert said.readline() == "turned\n"
 
         yield Turning(job.pid, turn)
