@@ -29,19 +29,8 @@ def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "figures", lambda _run: {})
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("kv_per_core", "machine", "random_calls"),
-        pytest.param(experiments.NAMES, marks=pytest.mark.slow, id="all"),
-    ],
-    ids="-".join,
-)
-def test_the_report_is_one_file_with_everything_in_it(
-    names: tuple[str, ...], tmp_path: Path
-) -> None:
-    runs = stored(*names)
+def test_the_report_is_one_file_with_everything_in_it(tmp_path: Path) -> None:
+    runs = stored("kv_per_core", "machine", "random_calls")
     runs[0].provenance["problems"] = ["cpu1: FIFO priority <denied>"]
     path = tmp_path / "reports" / "report.html"
     told = write_report(runs, path)
