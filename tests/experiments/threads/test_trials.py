@@ -20,7 +20,6 @@ from perflib.experiments.threads.trials import (
     WITHOUT,
     Configuration,
     ThreadTrials,
-    file_name,
     summary,
 )
 from perflib.instruments.threads.formats import Lock
@@ -149,18 +148,6 @@ def test_the_rows_of_one_version(tmp_path: Path, loop: FakeLoop) -> None:
         True,
     ]
     assert all(requested["cpus"] == [0] for requested in loop.requested)
-
-
-def test_the_last_recording_of_each_version_is_kept(tmp_path: Path, loop: FakeLoop) -> None:
-    taken = trials(tmp_path)
-    for _ in range(2):
-        for place in (2, 4):
-            taken.take(0, place)
-    assert taken.provenance()["recordings"] == {"Final": "Final", "CMSSW I": "CMSSW_I"}
-    kept = sorted(path.name for path in (tmp_path / "recordings").iterdir())
-    assert kept == ["CMSSW_I", "Final"]
-    assert loop.requested[-1]["settings"] == Settings()
-    assert file_name("formula+queue") == "formula_queue"
 
 
 def test_a_profile_of_a_part_speaks_of_that_part(
