@@ -7,9 +7,7 @@ import os
 import re
 import signal
 import stat
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -34,12 +32,6 @@ def program() -> Path:
 
 
 KERNEL = "alias_environment"
-
-
-def ask(program: Path, *arguments: str, environment: Mapping[str, str]) -> dict[str, float]:
-    words = ["alias_environment", *arguments]
-    line = launched(*words, executable=program, env=dict(environment), check=True).stdout
-    return read_line(line, "the program")
 
 
 def script(folder: Path, text: str) -> Path:
@@ -67,13 +59,6 @@ class Report:
         self.wall_ns = out.wall_ns
         self.code = os.waitstatus_to_exitcode(out.status) if not self.answer else None
         self.output = kernel.ffi.string(out.output).decode()
-
-
-def started(kernel: Kernel, program: Path, **given: Any) -> dict[str, float]:
-    report = Report(kernel, program, ["alias_environment", *SMALL, "free", "-"], **given)
-    assert (report.answer, report.code) == (0, 0)
-    assert report.wall_ns > 0
-    return read_line(report.output, "the program")
 
 
 # --- the program ---------------------------------------------------------------------------------
@@ -127,7 +112,9 @@ def test_objects_linked_in_another_order_lie_elsewhere(tmp_path: Path) -> None:
     found = {}
     for number, order in enumerate(orders(6, seed=1)):
         path = linked(order, tmp_path / f"order{number}")
-        reported = ask(path, *SMALL, "free", "-", environment={})
+        words = ["alias_environment", *SMALL, "free", "-"]
+        line = launched(*words, executable=path, env={}, check=True).stdout
+        reported = read_line(line, "the program")
         found[order] = int(reported["i"]) % 4096
     assert len(found) == 6
     assert found["loop", "table", "buffer"] == found["loop", "buffer", "table"]
@@ -170,7 +157,9 @@ def test_a_program_that_crashes_fails_or_hangs(kernel: Kernel, tmp_path: Path) -
 def test_no_descriptor_and_no_child_is_left(kernel: Kernel, program: Path) -> None:
     before = open_files()
     for _ in range(5):
-        started(kernel, program)
+        report = Report(kernel, program, ["alias_environment", *SMALL, "free", "-"])
+        assert (report.answer, report.code) == (0, 0)
+        assert report.wall_ns > 0
         Report(kernel, program.with_name("none"), ["x"])
     assert open_files() == before
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()

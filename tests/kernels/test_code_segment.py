@@ -155,15 +155,9 @@ def test_a_map_is_not_written_into_what_somebody_put_there(kernel: Kernel, tmp_p
 # --- symbols -----------------------------------------------------------------------------------
 
 
-def symbols(kernel: Kernel) -> list[tuple[int, int, str]]:
-    """The cases in the symbol table of the build, in the order of their addresses."""
-    functions = read_elf(kernel.build.library).code
-    return [function for function in functions if function[2].startswith("case_")]
-
-
 @pytest.mark.arm64
 def test_extent_agrees_with_the_symbol_table(kernel: Kernel) -> None:
-    cases = symbols(kernel)
+    cases = [one for one in read_elf(kernel.build.library).code if one[2].startswith("case_")]
     assert [name for _, _, name in cases] == [f"case_{k:05d}" for k in range(CASES)]
     assert {end - begin for begin, end, _ in cases} == {CASE_BYTES}
     most, case_bytes, first, last, jumps, begin, end, *compiled = bounds(kernel)

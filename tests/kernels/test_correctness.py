@@ -38,10 +38,6 @@ def run(
     return results
 
 
-def available(kernel: Kernel) -> list[int]:
-    return [n for n in range(len(NAMES)) if kernel.lib.correctness_available(n)]
-
-
 @pytest.mark.arm64
 def test_what_software_expects_is_the_reference(kernel: Kernel) -> None:
     """Of every class on every processor: what one has to give does not depend on it."""
@@ -67,7 +63,7 @@ def test_the_table_is_what_software_expects(kernel: Kernel) -> None:
 @pytest.mark.arm64
 @pytest.mark.parametrize("load", [0, 1, 2])
 def test_null_what_is_executed_agrees(kernel: Kernel, load: int) -> None:
-    classes = available(kernel)
+    classes = [n for n in range(len(NAMES)) if kernel.lib.correctness_available(n)]
     assert {NAMES[n] for n in classes} >= {name for name, needs in CLASSES.items() if not needs}
     for block in (0, BLOCK):
         results = run(kernel, classes, block, load, idle=1000, burst=1000, pause=1000)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
 import statistics
 import subprocess
 from pathlib import Path
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 
 from perflib import kernels
 from perflib.kernels import Kernel
+from perflib.machine.libraries.elf import read_elf
 from tests.kernels.calls import values
 from tests.reference import kv as reference
 from tests.reference import kv_transport
@@ -107,19 +107,7 @@ def test_random_numbers_are_philox(
 # --- copies ------------------------------------------------------------------------------------
 
 
-def symbols(library: str) -> list[tuple[int, int, str]]:
-    """Start, end and name of every function of the repeated code."""
-    listing = subprocess.run(["nm", "-S", library], capture_output=True, text=True, check=True)
-    rows = [line.split() for line in listing.stdout.splitlines()]
-    return [
-        (int(row[0], 16), int(row[0], 16) + int(row[1], 16), row[3])
-        for row in rows
-        if len(row) == 4 and row[2] in "tT" and re.search(r"_\d{4}$", row[3])
-    ]
-
-
 @pytest.mark.arm64
-@pytest.mark.skipif(shutil.which("nm") is None, reason="no nm: apt-get install binutils")
 def test_copies_change_the_code_and_no_result(kernel: Kernel, processor: str) -> None:
     copies, padding = 40, 0.02 if processor == "here" else 0.04  # of functions, to whole lines
     many = kernels.load("kv", copies=copies)
@@ -130,7 +118,8 @@ def test_copies_change_the_code_and_no_result(kernel: Kernel, processor: str) ->
     for one in (kernel, many):
         code_bytes, count = one.lib.kv_code_bytes(), one.lib.kv_copies()
         assert code_bytes == pytest.approx(count * kernel.lib.kv_code_bytes(), rel=padding)
-        functions = symbols(str(one.build.library))
+        code = read_elf(one.build.library).code
+        functions = [function for function in code if re.search(r"_\d{4}$", function[2])]
         extent = max(end for _, end, _ in functions) - min(start for start, _, _ in functions)
         assert extent == pytest.approx(code_bytes, rel=0.01)
         assert sum(end - start for start, end, _ in functions) > 0.9 * code_bytes
