@@ -1,4 +1,4 @@
-"""numa as its user meets it: many cores simulated, a run here, tables of users, what fails."""
+"""numa as its user meets it: many cores simulated, a run here, what fails."""
 
 from __future__ import annotations
 
