@@ -80,18 +80,13 @@ def test_a_cache_misses_as_often_as_a_simulated_one(stride: int, array: int, way
 @pytest.mark.parametrize("name", ["tlb", "alias", "cache"])
 def test_every_choice_of_every_slider_shows_something(name: str) -> None:
     made = slider(name)
+    tables = {made.shown.value}
     for control in made.controls.values():
         first = control.value
         for value in control.options:
             control.value = value
             assert all(str(one) in made.shown.value for one in made.state.values())
+            tables.add(made.shown.value)
         control.value = first
+    assert len(tables) > 1
     assert repr(made).startswith(f"{name} slider (")
-
-
-def test_moving_a_slider_changes_the_table() -> None:
-    made = slider("tlb")
-    before = made.shown.value
-    made.controls["pages"].value = 32
-    assert made.state["misses at random, %"] == 0
-    assert made.shown.value != before

@@ -110,31 +110,26 @@ def test_stop_keeps_what_there_is() -> None:
     assert shown.run.provenance["stopped"] == "interrupted"
 
 
-def test_a_failed_measurement_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("what", "error", "said"),
+    [
+        ("take", MeasurementError("the worker on cpu0 was <killed>"), "was &lt;killed&gt;"),
+        ("figures", ValueError("singular matrix"), "singular matrix"),  # ends no measurement
+    ],
+)
+def test_what_fails_is_text(
+    what: str, error: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(*_: object) -> None:
-        msg = "the worker on cpu0 was <killed>"
-        raise MeasurementError(msg)
+        raise error
 
     shown = small()
-    monkeypatch.setattr(shown.experiment, "take", fails)
+    monkeypatch.setattr(shown.experiment, what, fails)
     shown.run_button.click()
     shown.wait(_PATIENCE_S)
-    assert "was &lt;killed&gt;" in shown.message
-    assert shown.status == "failed"
+    assert said in shown.message
+    assert (shown.status == "failed") == (shown.run is None) == (what == "take")
     assert not shown.run_button.disabled
-
-
-def test_a_figure_that_fails_ends_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: object) -> None:
-        msg = "singular matrix"
-        raise ValueError(msg)
-
-    shown = small()
-    monkeypatch.setattr(shown.experiment, "figures", fails)
-    shown.run_button.click()
-    shown.wait(_PATIENCE_S)
-    assert shown.run is not None
-    assert "singular matrix" in shown.message
 
 
 def redraws(
