@@ -100,31 +100,21 @@ READERS: dict[str, Callable[[Path], object]] = {
 }
 
 
-def as_directory(path: Path) -> None:
-    path.mkdir()
+INSTEAD: dict[str, Callable[[Path], object]] = {
+    "directory": Path.mkdir,
+    "pipe": os.mkfifo,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "empty": Path.touch,
+}
 
 
-def as_pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def as_device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def as_empty(path: Path) -> None:
-    path.touch()
-
-
-@pytest.mark.parametrize("instead", [as_directory, as_pipe, as_device, as_empty])
+@pytest.mark.parametrize("instead", INSTEAD)
 @pytest.mark.parametrize("name", READERS)
-def test_something_else_in_a_files_place(
-    tmp_path: Path, name: str, instead: Callable[[Path], None]
-) -> None:
+def test_something_else_in_a_files_place(tmp_path: Path, name: str, instead: str) -> None:
     """Nobody writes to the pipe, and the device has no end: neither is waited for."""
-    if (name, instead) == ("perf.txt", as_pipe):
+    if (name, instead) == ("perf.txt", "pipe"):
         pytest.skip("a text may come through a pipe: its reader waits for who writes it")
-    instead(tmp_path / name)
+    INSTEAD[instead](tmp_path / name)
     with pytest.raises(PerflibError, match=r"\w+ \w+"):
         READERS[name](tmp_path / name)
 
