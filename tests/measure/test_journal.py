@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -171,13 +172,10 @@ def test_full_disk_from_the_start_leaves_nothing(tmp_path: Path) -> None:
 def test_a_trial_that_is_written_is_kept_if_the_disk_is_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(_descriptor: int) -> None:
-        raise KeyboardInterrupt
-
     path = tmp_path / "test.journal"
     with created(path, TRIALS) as journal:
         monkeypatch.setattr(journal_module, "_FLUSH_S", -1.0)
-        monkeypatch.setattr(os, "fdatasync", interrupted)
+        monkeypatch.setattr(os, "fdatasync", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             journal.append({"round": 9})
         assert journal.trials == [*TRIALS, {"round": 9}]

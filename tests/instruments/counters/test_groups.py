@@ -23,6 +23,7 @@ from perflib.instruments.counters.events import CounterEvent, event
 from perflib.instruments.counters.groups import (
     CounterGroup,
     Lacking,
+    Opener,
     in_domain,
     open_counter,
     why_not,
@@ -183,19 +184,15 @@ def test_what_to_watch_is_checked(wrong: dict[str, int], says: str) -> None:
 # --- refused -------------------------------------------------------------------------------------
 
 
-class Refusing:
+def refusing(refuse: Callable[[CounterEvent, CounterTarget, int], int]) -> Opener:
     """Opens counters like the kernel, but refuses as it is told."""
 
-    def __init__(self, refuse: Callable[[CounterEvent, CounterTarget, int], int]) -> None:
-        self.refuse = refuse
-
-    def __call__(
-        self, event: CounterEvent, target: CounterTarget, leader: int, *, inherit: bool, off: bool
-    ) -> int:
-        number = self.refuse(event, target, leader)
-        if number:
+    def opener(event: CounterEvent, target: CounterTarget, leader: int, **how: bool) -> int:
+        if number := refuse(event, target, leader):
             raise OSError(number, os.strerror(number))
-        return open_counter(event, target, leader, inherit=inherit, off=off)
+        return open_counter(event, target, leader, inherit=how["inherit"], off=how["off"])
+
+    return opener
 
 
 @pytest.mark.parametrize(
@@ -213,7 +210,7 @@ class Refusing:
     ],
 )
 def test_a_refused_leader_gives_way_to_the_next(number: int, says: str) -> None:
-    opener = Refusing(lambda event, *_: number if event is CLOCK else 0)
+    opener = refusing(lambda event, *_: number if event is CLOCK else 0)
     before = open_files()
     with CounterGroup([CLOCK, FAULTS], opener=opener) as group:
         group.enable()
@@ -225,7 +222,7 @@ def test_a_refused_leader_gives_way_to_the_next(number: int, says: str) -> None:
 
 
 def test_more_counters_than_the_processor_has() -> None:
-    opener = Refusing(lambda event, _, leader: errno.EINVAL * (event is CLOCK and leader >= 0))
+    opener = refusing(lambda event, _, leader: errno.EINVAL * (event is CLOCK and leader >= 0))
     with CounterGroup([FAULTS, CLOCK], opener=opener) as group:
         assert "does not fit into the set" in group.refused["task-clock"]
         assert [one.name for one in group.events] == ["page-faults"]
@@ -260,7 +257,7 @@ def test_an_event_refused_on_one_target_is_not_summed_over_the_others(number: in
     other.start()
     before = open_files()
     try:
-        opener = Refusing(lambda event, target, _: number * (event is CLOCK and target.tid != main))
+        opener = refusing(lambda event, target, _: number * (event is CLOCK and target.tid != main))
         with CounterGroup([FAULTS, CLOCK], watch(pid=os.getpid()), opener=opener) as group:
             if number == errno.EMFILE:
                 assert list(group.refused) == ["task-clock"]

@@ -24,10 +24,10 @@ from perflib.instruments.perf.event_profile import (
 )
 from perflib.instruments.perf.event_profile import _Switch as Switch
 from perflib.instruments.perf.tool import PerfUnavailableError
-from perflib.kernels import compiler
 from perflib.measure.conditions import Conditions
 from perflib.model.errors import UserError
 from tests.instruments.perf.test_recorder import BURN, needs_perf
+from tests.instruments.threads.programs import compiled
 
 NAMED = LogFormat(r"begin (?P<event>\w+)", r"end (?P<event>\w+)")
 ONE_AT_A_TIME = LogFormat(r"begin (?P<event>\w+)", "end")
@@ -85,23 +85,17 @@ def test_first_event_of_a_job_is_covered_and_nothing_between_events(tmp_path: Pa
 
 @needs_perf
 def test_symbols_of_what_the_job_becomes_and_loads_after_perf_is_attached(tmp_path: Path) -> None:
-    path, _ = compiler()
-    library, program = tmp_path / "loaded.so", tmp_path / "job"
-    (tmp_path / "loaded.c").write_text(
-        "void burn_in_library(long n) { for (volatile long k = 0; k < n; k++) ; }\n"
-    )
-    (tmp_path / "job.c").write_text(
+    loop = "for (volatile long k = 0; k < n; k++) ;"
+    source = f"void burn_in_library(long n) {{ {loop} }}\n"
+    library = compiled(tmp_path, source, "-shared", "-fPIC", name="loaded.so")
+    source = (
         "#include <dlfcn.h>\n#include <stdio.h>\n"
-        "__attribute__((noinline)) void burn_in_program(long n)"
-        " { for (volatile long k = 0; k < n; k++) ; }\n"
+        f"__attribute__((noinline)) void burn_in_program(long n) {{ {loop} }}\n"
         "int main(int argc, char **argv) { (void)argc;\n"
         ' void (*burn)(long) = (void (*)(long))dlsym(dlopen(argv[1], 2), "burn_in_library");\n'
         ' puts("begin 0"); burn(30000000); burn_in_program(30000000); puts("end 0"); }\n'
     )
-    subprocess.run(
-        [path, "-O0", "-shared", "-fPIC", library.with_suffix(".c"), "-o", library], check=True
-    )
-    subprocess.run([path, "-O0", program.with_suffix(".c"), "-o", program, "-ldl"], check=True)
+    program = compiled(tmp_path, source, name="job")
     profile = profile_job(
         [str(program), str(library)], NAMED, folder=tmp_path, timeout_s=60, sampling=OFTEN
     )

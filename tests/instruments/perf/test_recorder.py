@@ -12,6 +12,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -473,10 +474,8 @@ def test_the_reading_thread_gets_back_what_it_had() -> None:
 
 
 def test_without_permission_the_thread_stays_ordinary(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
     before = state()
-    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    refused = PermissionError(1, "Operation not permitted")
+    monkeypatch.setattr(os, "sched_setscheduler", Mock(side_effect=refused))
     with prompt(os.getpid()):
         assert state() == before

@@ -46,7 +46,7 @@ class Pieces:
         return out
 
 
-def span(_: Slowest, piece: Path) -> tuple[int, int]:
+def span(piece: Path) -> tuple[int, int]:
     first, last = map(int, piece.read_text().split())
     return first * MS, last * MS
 
@@ -54,6 +54,7 @@ def span(_: Slowest, piece: Path) -> tuple[int, int]:
 def follow(keeper: Slowest, pieces: Pieces, events: list[JobEvent], name: str = "") -> None:
     """The events one after the other, and pieces that are read as soon as they are there."""
     keeper._recorder = pieces  # type: ignore[assignment]
+    keeper._span = span  # type: ignore[method-assign]
     number, piece_ms = 0, 100
     for one in events:
         keeper.begin(Begun(one.label, one.begin_ns), one_at_a_time=True)
@@ -67,12 +68,6 @@ def follow(keeper: Slowest, pieces: Pieces, events: list[JobEvent], name: str = 
             wanted = [(kept_one.begin_ns, kept_one.end_ns) for kept_one in kept]
             keeper._read(pieces.pieces[0], [*wanted, (since, 1 << 62)])
     pieces.add(number, number * piece_ms, (number + 1) * piece_ms)
-
-
-@pytest.fixture(autouse=True)
-def replayed(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    if "for_real" not in request.node.name:
-        monkeypatch.setattr(Slowest, "_span", span)
 
 
 def in_row(times_ms: list[int]) -> list[JobEvent]:

@@ -116,9 +116,7 @@ def test_what_is_hardly_so_is_said(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "30 samples have 30 names of threads, as 'w0': a field may be out of its" in shown
     assert "1 function with an address or a file: 'f (/x) g'" in shown
     assert profile(TWO) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "may be out" not in shown
-    assert "the tables are of cpu-clock:u: --event task-clock shows the other" in shown
+    assert "may be out" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -211,12 +212,7 @@ def test_processes_that_the_job_starts() -> None:
 
 def test_no_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = machine_of()
-
-    class Refusing:
-        @staticmethod
-        def thread_states_finish(*_: Any) -> int:
-            return -1
-
-    monkeypatch.setattr(machine, "_lib", Refusing())
+    refusing = SimpleNamespace(thread_states_finish=lambda *_: -1)
+    monkeypatch.setattr(machine, "_lib", refusing)
     with pytest.raises(MeasurementError, match="not enough memory"):
         machine.finish(10)

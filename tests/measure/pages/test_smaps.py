@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -231,10 +232,8 @@ def test_a_process_that_has_ended(tmp_path: Path) -> None:
 def test_a_process_that_may_not_be_looked_into(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forbidden(path: Path) -> bytes:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(Path, "read_bytes", forbidden)
+    refused = PermissionError(13, "Permission denied", "12/smaps")
+    monkeypatch.setattr(Path, "read_bytes", Mock(side_effect=refused))
     with pytest.raises(MeasurementError, match=r"12/smaps: Permission denied\. Its own user"):
         smaps.read(12, tmp_path)
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -161,12 +162,7 @@ def test_another_users_thread_is_seen_by_what_it_sleeps_in(tmp_path: Path) -> No
 
 def test_what_goes_wrong_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = Sampler(os.getpid(), tmp_path / "readings")
-
-    def broken() -> bool:
-        msg = "no space left"
-        raise OSError(msg)
-
-    monkeypatch.setattr(one, "_poll", broken)
+    monkeypatch.setattr(one, "_poll", Mock(side_effect=OSError("no space left")))
     with one:
         assert soon(lambda: one._problem is not None)
     with pytest.raises(MeasurementError, match="no space left"):
