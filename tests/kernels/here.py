@@ -13,6 +13,18 @@ CPUS = sorted(os.sched_getaffinity(0))
 needs_two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="two processors are needed")
 
 
+# A process that asks for a kernel in a folder, and prints where its library is.
+ASK = """
+import sys
+from pathlib import Path
+from perflib import kernels
+from perflib.store import paths
+paths.kernels_dir = lambda: Path(sys.argv[1])
+kernel = kernels.load(sys.argv[2])
+print(kernel.build.library)
+"""
+
+
 def threads() -> int:
     """How many threads this process has, also such as C started."""
     return len(list(Path("/proc/self/task").iterdir()))

@@ -82,19 +82,11 @@ def plan(kernel: Kernel, layout: int, lines: int, seed: int, sample: int) -> lis
     sample=st.integers(0, 10**6),
 )
 @example(layout=0, lines=4096, seed=2**64 - 1, sample=0)
-def test_order_is_a_permutation_and_the_reference_s(
+def test_order_is_the_reference_s(
     kernel: Kernel, layout: int, lines: int, seed: int, sample: int
 ) -> None:
     found = plan(kernel, layout, lines, seed, sample)
     assert found == reference.plan(layout, lines, seed, sample)
-    assert len(set(found)) == lines
-    assert set(found) == set(plan(kernel, layout, lines, seed, sample + 1))
-    if layout & reference.ASCENDING:
-        assert found == sorted(found)
-    if layout & reference.NEIGHBOURS:
-        assert sorted(found) == [reference.LINE * i for i in range(lines)]
-    else:
-        assert sorted(at // reference.PAGE for at in found) == list(range(lines))
 
 
 def test_spread_lines_use_all_sets_alike_and_no_stride(kernel: Kernel) -> None:

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from perflib import kernels
 from perflib.model.errors import MeasurementError, UserError
 from perflib.store import paths
+from tests.kernels.here import ASK, launched
 
 HERE = Path(__file__).parents[1] / "kernels_c"
 
@@ -38,18 +40,6 @@ tr '\\0' '\\n' < /proc/$$/environ > "{log}/$$.environment"
 {before}
 exec {compiler} "$@"
 """
-
-# Another process that asks for a kernel of the tests.
-ASK = """
-import sys
-from pathlib import Path
-from perflib import kernels
-from perflib.store import paths
-paths.kernels_dir = lambda: Path(sys.argv[1])
-kernel = kernels.load(sys.argv[2])
-print(kernel.build.library)
-"""
-
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -93,21 +83,13 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., P
 
 def ask(*names: str, **environment: str) -> list[subprocess.CompletedProcess[str]]:
     """Processes that all ask at once, one kernel each."""
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", ASK, str(kernels.source(name).path.parent), name],
-            env={**os.environ, **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for name in names
-    ]
-    done = []
-    for process in started:
-        out, err = process.communicate()
-        done.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
-    return done
+
+    def answer(name: str) -> subprocess.CompletedProcess[str]:
+        words = (sys.executable, "-c", ASK, kernels.source(name).path.parent, name)
+        return launched(*words, env={**os.environ, **environment})
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        return list(pool.map(answer, names))
 
 
 # --- what is built -----------------------------------------------------------------------------
@@ -128,10 +110,9 @@ def test_executable_is_a_program_of_its_own_and_has_variants() -> None:
     program = kernels.build("declared", executable=True)
     slow = kernels.build("declared", executable=True, variant="slow")
     assert program.module is None
-    done = subprocess.run([program.library, "x"], capture_output=True, text=True, check=False)
+    done = launched(program.library, "x")
     assert (done.stdout, done.returncode) == ("level 2 of x\n", 3)
-    done = subprocess.run([slow.library], capture_output=True, text=True, check=False)
-    assert done.stdout == "level 0 of nothing\n"
+    assert launched(slow.library).stdout == "level 0 of nothing\n"
     assert kernels.build("declared").library != program.library
 
 
@@ -343,7 +324,7 @@ def test_generous_umask_makes_no_kernel_that_is_refused(cache: Path) -> None:
     assert built.module is not None
     for file in (built.library, built.module, program.library):
         assert not mode(file) & 0o022
-    assert subprocess.run([program.library], capture_output=True, check=False).returncode == 3
+    assert launched(program.library).returncode == 3
     (done,) = ask("declared")  # which also reads the remembered version of the compiler
     assert done.stdout == f"{built.library}\n"
     assert not any(mode(file) & 0o022 for file in cache.iterdir())

@@ -130,9 +130,6 @@ def test_every_order_is_the_one_cycle_of_the_reference(
     lay(kernel, array, order, lines, line_bytes, seed=seed, span=span)
     assert (array.lines, array.line_bytes) == (lines, line_bytes)
     found = laid_bytes(kernel, array)
-    assert len(found) == lines
-    if not scattered:
-        assert sorted(found) == list(range(0, lines * line_bytes, line_bytes))
     assert found == reference.visits(order, lines, line_bytes, seed, span)
 
 
