@@ -27,10 +27,8 @@ def _frame(page: Any, name: str) -> Any:
 
 def _span(page: Any, name: str) -> tuple[float, float]:
     """Left end and width of a frame, as shares of the graph's width."""
-    graph, frame = (
-        page.locator(".perflib-flame-graph").bounding_box(),
-        _frame(page, name).bounding_box(),
-    )
+    graph = page.locator(".perflib-flame-graph").bounding_box()
+    frame = _frame(page, name).bounding_box()
     return (frame["x"] - graph["x"]) / graph["width"], frame["width"] / graph["width"]
 
 

@@ -20,13 +20,6 @@ INPUTS = 25
 WAYS = [(name, way) for name in NAMES for way in ("", "mended", *get(name).others)]
 
 
-LOCKED = """
-  pthread_mutex_lock(&formula_lock);
-  corrected += n;
-  pthread_mutex_unlock(&formula_lock);
-"""
-
-
 def validated(name: str, code: str, **more: float) -> Validated:
     return fix(name).validate(code, inputs=INPUTS, **more)  # type: ignore[arg-type]
 
@@ -50,25 +43,27 @@ def test_right_answers_of_other_kinds_are_right() -> None:
         ),
     )
     assert validated("false_sharing", counted)
-    locked = edited(
+    locked = "  pthread_mutex_lock(&formula_lock);\n  corrected += n;\n"
+    locked += "  pthread_mutex_unlock(&formula_lock);\n"
+    at_once = edited(
         "event_loop_lock",
         ("    pthread_mutex_lock(&formula_lock);\n", ""),
         ("    corrected++;\n", ""),
-        ("    pthread_mutex_unlock(&formula_lock);\n  }\n", f"  }}\n{LOCKED}"),
+        ("    pthread_mutex_unlock(&formula_lock);\n  }\n", f"  }}\n{locked}"),
     )
-    assert validated("event_loop_lock", locked)
+    assert validated("event_loop_lock", at_once)
 
 
 # --- wrong answers -------------------------------------------------------------------------------
 
-UNLOCKED = [
-    ("    pthread_mutex_lock(&formula_lock);\n", ""),
-    ("    pthread_mutex_unlock(&formula_lock);\n", ""),
-]
 WRONG = {
     "additions are lost": (
         "event_loop_lock",
-        [*UNLOCKED, ("static int64_t corrected", "static volatile int64_t corrected")],
+        [
+            ("    pthread_mutex_lock(&formula_lock);\n", ""),
+            ("    pthread_mutex_unlock(&formula_lock);\n", ""),
+            ("static int64_t corrected", "static volatile int64_t corrected"),
+        ],
         "jets_corrected()",
     ),
     "the formula's last term is dropped": (
