@@ -255,17 +255,6 @@ def test_words_for_cores_mean_cpus_of_this_machine() -> None:
     assert set(groups) <= set(allowed)
 
 
-def test_assignment_may_hold_an_equals_sign_and_must_have_one() -> None:
-    assert Params.parse(["settings=thp=always"]).settings == {"thp": "always"}
-    with pytest.raises(UserError, match="'budget_s' is no parameter: write KEY=VALUE"):
-        Params.parse(["budget_s"])
-    for wrong in ("=5", "a b=5"):
-        with pytest.raises(UserError, match=f"'{wrong}' is no parameter: write KEY=VALUE"):
-            Params.parse([wrong])
-    with pytest.raises(UserError, match="parameter 'seed' is given twice: '1' and '2'"):
-        Params.parse(["seed=1", "seed=2"])
-
-
 @pytest.mark.parametrize("word", ["none", "None", "null"])
 def test_none_is_no_value_where_there_may_be_none(word: str) -> None:
     assert Params.make({"fifo_priority": word, "memory_node": word}) == Params.make({})

@@ -47,7 +47,10 @@ def test_its_cores_are_the_recorded_machine_s(tmp_path: Path) -> None:
 def test_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "report")
     assert call("investigate", "--recorded", MACHINE, "--out", out, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["headline"]["plain"].startswith("Recorded on intel-")
+    found = json.loads(capsys.readouterr().out)
+    assert found.keys() >= {"headline", "findings", "undecided", "steps", "ledger", "report"}
+    assert found["headline"]["plain"].startswith("Recorded on intel-")
+    assert all(one["command"].startswith("perflib run ") for one in found["undecided"])
     assert run_files.runs() == []
     for words, why in (
         (["--recorded", "intel-gest"], "did you mean 'intel-guest'"),
