@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -47,10 +48,6 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
     made.close()
 
 
-def never(_samples: pd.DataFrame) -> float:
-    return math.inf
-
-
 def one_second(
     clock: Clock, calls: list[tuple[int, int]] | None = None
 ) -> Callable[[int, int], Columns]:
@@ -68,7 +65,7 @@ def one_second(
 def take(
     journal: Journal,
     trial: Callable[[int, int], Columns],
-    half_width: Callable[[pd.DataFrame], float] = never,
+    half_width: Callable[[pd.DataFrame], float] = lambda _samples: math.inf,
     **changed: Any,
 ) -> str:
     wanted: dict[str, Any] = {"seed": 3, "budget_s": 12.0, "least_s": 0.0, "target": 1.0}
@@ -217,11 +214,8 @@ def test_error_of_the_measurement_says_that_turns_are_kept(clock: Clock, journal
 
 
 def test_mistake_in_an_experiment_is_not_hidden(clock: Clock, journal: Journal) -> None:
-    def trial(_round: int, _arm: int) -> Columns:
-        raise ZeroDivisionError
-
     with pytest.raises(ZeroDivisionError):
-        take(journal, trial)
+        take(journal, Mock(side_effect=ZeroDivisionError))
     assert journal.trials == []
     assert clock.now_s == 1000
 

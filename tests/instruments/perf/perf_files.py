@@ -119,10 +119,9 @@ def mmap2(
     address: int,
     size: int,
     offset: int = 0,
-    prot: int = 5,
     time_ns: int = 0,
 ) -> bytes:
-    body = struct.pack("<iiQQQ24xII", pid, pid, address, size, offset, prot, 2) + _name(name)
+    body = struct.pack("<iiQQQ24xII", pid, pid, address, size, offset, 5, 2) + _name(name)
     return record(10, body + trailer(event, event.ids[0], time_ns=time_ns, pid=pid, tid=pid))
 
 

@@ -6,6 +6,7 @@ import itertools
 import random
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -137,13 +138,9 @@ def test_the_jobs_own_timing_counts_more_than_late_lines(tmp_path: Path) -> None
 
 
 def test_a_piece_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
-    class Broken(Pieces):
-        def script(self, out: Path, *, data: Path, ranges: list[tuple[int, int]]) -> Path:
-            del out, data, ranges
-            msg = "perf script could not read it"
-            raise MeasurementError(msg)
-
-    keeper, pieces = Slowest(10, 1000), Broken(tmp_path)
+    keeper, pieces = Slowest(10, 1000), Pieces(tmp_path)
+    broken = MeasurementError("perf script could not read it")
+    pieces.script = Mock(side_effect=broken)  # type: ignore[method-assign]
     follow(keeper, pieces, in_row([5] * 10))
     (problem,) = keeper.finish().problems
     assert problem == "a part of the samples could not be read: perf script could not read it"

@@ -71,13 +71,11 @@ def address_of(path: Path, name: str) -> list[int]:
 
 def hits(path: Path, offsets: list[int], at: int = 0, symbol: str = "work") -> pd.DataFrame:
     """Samples at these offsets of a function that began at the address ``at`` in the process."""
-    ips = [at + offset if at else 0 for offset in offsets]
-    return table(
-        [
-            sample(f"main;{symbol}", offset=offset, ip=ip, object=str(path))
-            for offset, ip in zip(offsets, ips, strict=True)
-        ]
-    )
+    rows = [
+        sample(f"main;{symbol}", offset=offset, ip=at + offset if at else 0, object=str(path))
+        for offset in offsets
+    ]
+    return table(rows)
 
 
 @pytest.mark.parametrize("flags", [["-pie", "-fPIE"], ["-no-pie"], ["-shared", "-fPIC"]])

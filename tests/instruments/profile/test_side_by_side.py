@@ -118,15 +118,12 @@ needs_compiler = pytest.mark.skipif(
 def test_two_builds_are_aligned_and_a_build_that_is_gone_is_said(tmp_path: Path) -> None:
     old = compiled(tmp_path, "-no-pie", name="old")
     new = compiled(tmp_path, "-no-pie", "-fpatchable-function-entry=1", name="new")
-    made = pd.concat(
-        [
-            hits(path, [0] * 20).assign(configuration=path.name, round=round_)
-            for round_ in range(3)
-            for path in (old, new)
-        ],
-        ignore_index=True,
-    )
-    made = made.astype(TYPES)
+    trials = [
+        hits(path, [0] * 20).assign(configuration=path.name, round=round_)
+        for round_ in range(3)
+        for path in (old, new)
+    ]
+    made = pd.concat(trials, ignore_index=True).astype(TYPES)
     known = ({str(old): build_id(old)}, {str(new): build_id(new)})
     found = side_by_side(made, "old", "new", "work", builds=known)
     assert found.comparable
