@@ -309,21 +309,17 @@ def test_program_writes_athenas_lines(kernel: Kernel) -> None:
     assert (answer.returncode, answer.stderr) == (0, "")
     *lines, last = answer.stdout.splitlines()
     number = r"\d+(?:\.\d+)?(?:e-\d+)?"
+    line = "AthenaEventLoopMgr   INFO   ===>>>  {} processing event #{}, run #1 {} events processed"
+    line += " so far  <<<==="
     for done in range(3):
         start, timer, end = lines[3 * done : 3 * done + 3]
-        assert start == (
-            "AthenaEventLoopMgr   INFO   ===>>>  start processing event "
-            f"#{72 + done}, run #1 {done} events processed so far  <<<==="
-        )
+        assert start == line.format("start", 72 + done, done)
         assert re.fullmatch(
             rf"G4SimTimer           INFO        Event nr. {72 + done} took {number} s. "
             rf"New average {number} \+- {number}",
             timer,
         )
-        assert end == (
-            "AthenaEventLoopMgr   INFO   ===>>>  done processing event "
-            f"#{72 + done}, run #1 {done + 1} events processed so far  <<<==="
-        )
+        assert end == line.format("done", 72 + done, done + 1)
     total = sum(event.checksum for event in run(kernel, [72, 73, 74])) % 2**64
     assert last.endswith(f"checksum {total:016x} of 3 events, 0 truncated")
 

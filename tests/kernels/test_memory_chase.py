@@ -194,14 +194,6 @@ def test_lmbench_order_takes_another_page_and_another_place_each_time(
     assert sorted(line % 64 for line in found[:64]) == list(range(64))
 
 
-def test_random_order_has_no_more_neighbours_than_chance(kernel: Kernel, array: Any) -> None:
-    """Of all lines one has its upper neighbour as successor, in the mean; six here, at most."""
-    for seed in range(5):
-        lay(kernel, array, "random", 4096, seed=seed)
-        found = laid_visits(kernel, array)
-        assert sum(b - a == 1 for a, b in itertools.pairwise(found)) <= 6
-
-
 # --- the chase ---------------------------------------------------------------------------------
 
 
