@@ -280,9 +280,8 @@ def test_ctrl_c_keeps_what_there_is_and_exits_0(home: Path) -> None:
 UNFINISHED = "machine-20261101-074507-1a2b"
 
 
-@pytest.fixture
-def unfinished() -> None:
-    """The journal of a run of ``machine`` that was killed before its first trial."""
+def test_a_run_is_resumed_by_the_beginning_of_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """It was killed before its first trial."""
     params = experiments.get("machine").params({"budget_s": 0.2, "spin_ms": 5, "cores": "first"})
     header = {
         "id": UNFINISHED,
@@ -294,10 +293,6 @@ def unfinished() -> None:
         "machine": describe(),
     }
     Journal.create(runs_dir() / f"{UNFINISHED}.journal", header).close()
-
-
-@pytest.mark.usefixtures("unfinished")
-def test_a_run_is_resumed_by_the_beginning_of_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("run", "--resume", "mach", "--json") == 0
     record = json.loads(capsys.readouterr().out)
     assert (record["run"], record["experiment"]) == (UNFINISHED, "machine")

@@ -172,7 +172,6 @@ def test_a_job_is_counted_to_its_end(home: Path, capfd: pytest.CaptureFixture[st
     assert (home / "runs" / f"{run.id}.recordings" / "counts" / "tail").is_file()
 
 
-@pytest.mark.usefixtures("home")
 def test_a_job_begins_when_its_counters_are_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,7 +187,6 @@ def test_a_job_begins_when_its_counters_are_on(
     assert mark.exists()
 
 
-@pytest.mark.usefixtures("home")
 def test_a_job_that_fails_is_said_and_one_that_does_not_start_is_an_error(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

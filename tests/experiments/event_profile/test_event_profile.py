@@ -18,7 +18,6 @@ import pytest
 from perflib.experiments import get
 from perflib.experiments.event_profile import measure
 from perflib.framework.brackets import SIBLING_COLUMNS
-from perflib.instruments.profile.claims import STANDS_OUT
 from perflib.lab.theme import png, themed
 from perflib.model.errors import UserError
 from perflib.model.run import Run
@@ -42,14 +41,6 @@ def make(**given: Any) -> Any:
 
 def run_of(table: pd.DataFrame, name: str = "r", **params: Any) -> Run:
     return Run(name, EVENT.name, make(**params).model_dump(mode="json"), table)
-
-
-def stands_out(table: pd.DataFrame, **params: Any) -> list[str]:
-    """The functions that are named, the clearest first."""
-    (found,) = (one for one in EVENT.analyse(run_of(table, **params)) if one.of is STANDS_OUT)
-    named: list[str] = found.evidence["named"]
-    assert (found.verdict == "supported") == bool(named)
-    return named
 
 
 def command(tmp_path: Path, script: str) -> dict[str, Any]:
@@ -262,8 +253,10 @@ def test_null_a_slower_core_is_slower_in_all_functions_alike() -> None:
 @pytest.mark.parametrize(("core", "grew"), [(1, "more"), (0, "less")])
 def test_a_function_made_costlier_on_one_core_is_named(core: int, grew: str) -> None:
     table = samples(6, costlier={(core, "kv_runge_kutta"): 0.15}, slow={1: 0.05})
-    assert stands_out(table) == ["kv_runge_kutta"]
-    found = by_subject(EVENT.analyse(run_of(table)))["kv_runge_kutta"]
+    every = by_subject(EVENT.analyse(run_of(table)))
+    assert every["standing out"].verdict == "supported"
+    assert every["standing out"].evidence["named"] == ["kv_runge_kutta"]
+    found = every["kv_runge_kutta"]
     assert found.verdict == "supported"
     assert f"kv_runge_kutta takes {grew} on cpu1" in found.plain
     assert found.low < 100 * (1.15 if core else 1 / 1.15) - 100 < found.high
