@@ -47,6 +47,13 @@ def worker(faulty: Build) -> Iterator[Worker]:
         yield made
 
 
+def started(worker: Worker) -> int:
+    """The process behind it."""
+    worker.start()
+    assert worker.pid is not None
+    return worker.pid
+
+
 def result(worker: Worker, function: str, *arguments: Any) -> Any:
     return worker.call(function, *arguments, timeout_s=MANY_S)[0]
 
@@ -212,9 +219,7 @@ def test_crash_costs_that_call_only(
 
 
 def test_endless_kernel_is_killed_after_its_time(worker: Worker) -> None:
-    worker.start()
-    pid = worker.pid
-    assert pid is not None
+    pid = started(worker)
     says = r"faulty_hang: no answer within 0\.2 s on any CPU; its worker was killed"
     with pytest.raises(WorkerError, match=says):
         worker.call("faulty_hang", timeout_s=0.2)
@@ -227,9 +232,7 @@ def test_endless_kernel_is_killed_after_its_time(worker: Worker) -> None:
     [(signal.SIGKILL, "SIGKILL"), (signal.SIGRTMIN + 3, str(signal.SIGRTMIN + 3))],
 )
 def test_killed_during_a_call(worker: Worker, number: int, name: str) -> None:
-    worker.start()
-    pid = worker.pid
-    assert pid is not None
+    pid = started(worker)
     killer = threading.Timer(0.2, os.kill, (pid, number))
     killer.start()
     says = f"faulty_hang, on any CPU: worker ended by signal {name}"
@@ -240,9 +243,7 @@ def test_killed_during_a_call(worker: Worker, number: int, name: str) -> None:
 
 
 def test_interrupted_call_leaves_no_answer_for_the_next(worker: Worker) -> None:
-    worker.start()
-    pid = worker.pid
-    assert pid is not None
+    pid = started(worker)
     interrupt = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
     try:
         with pytest.raises(KeyboardInterrupt):  # noqa: PT012 (the signal may come before the call)
@@ -315,9 +316,7 @@ def test_as_many_workers_as_a_large_machine_has_cpus() -> None:
 def test_pinned_where_it_was_asked_for_and_read_back(faulty: Build) -> None:
     for cpu in sorted(os.sched_getaffinity(0)):
         with Worker(faulty, Conditions(cpu=cpu, environment={"PERFLIB_MARK": "x=y"})) as worker:
-            worker.start()
-            assert worker.pid is not None
-            assert os.sched_getaffinity(worker.pid) == {cpu}
+            assert os.sched_getaffinity(started(worker)) == {cpu}
             assert worker.obtained["cpus"] == [cpu]
             assert worker.obtained["environment"] == {"PERFLIB_MARK": "x=y"}
             assert worker.violated == []

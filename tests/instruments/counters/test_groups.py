@@ -38,8 +38,6 @@ from tests.processes import open_files
 FAULTS, CLOCK = event("page-faults"), event("task-clock")
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: CPUs, or another user")
-
 
 @pytest.fixture(autouse=True)
 def _allowed() -> None:
@@ -353,7 +351,7 @@ for asked, watched in (
 """
 
 
-@needs_root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: CPUs, or another user")
 @pytest.mark.skipif(
     not PARANOID.exists() or PARANOID.read_text().strip() != "2",
     reason="expects kernel.perf_event_paranoid = 2, and leaves it as it is",

@@ -47,9 +47,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @dataclass
 class Ran:
     recording: Recording
-    code: int
     said: str
-    folder: Path
 
     def each(self) -> list[tuple[Lock, int]]:
         """The lock of each wait, and the row of who held it.
@@ -78,7 +76,10 @@ def record(
     *argv: str | Path,
     settings: Settings = ALL,
     environment: Mapping[str, str] | None = None,
+    code: int = 0,
+    quiet: bool = True,
 ) -> Ran:
+    """Record a job that ends with this status, and says nothing where it is ``quiet``."""
     own = {**os.environ, **(environment or {})}
     before = [own["LD_PRELOAD"]] if "LD_PRELOAD" in own else []
     words = [str(word) for word in argv]
@@ -99,9 +100,11 @@ def record(
             said = process.communicate(timeout=60)[0]
         finally:
             process.kill()
+    assert process.returncode == code, said
+    assert not (quiet and said)
     recording = backend.recording(process.pid, folder / "recording")
     check(recording)
-    return Ran(recording, process.returncode, said, folder)
+    return Ran(recording, said)
 
 
 def check(recording: Recording) -> None:
@@ -142,7 +145,6 @@ def test_every_wait_is_stamped_and_the_job_notices_nothing(
     tmp_path: Path, job: Path, mode: str
 ) -> None:
     ran = record(tmp_path, job, mode)
-    assert (ran.code, ran.said) == (0, "")
     waits, holders = EXPECTED[mode]
     assert ran.waits() == waits
     assert ran.holders(next(iter(waits))[0]) == holders
@@ -152,14 +154,13 @@ def test_every_wait_is_stamped_and_the_job_notices_nothing(
 
 def test_who_waits_for_a_thread_s_end_sleeps(tmp_path: Path, job: Path) -> None:
     ran = record(tmp_path, job, "joining")
-    assert (ran.code, ran.waits()) == (0, {})
+    assert ran.waits() == {}
     assert ("pthread_join", "join") in {(lock.name, lock.kind) for lock in ran.recording.locks}
     assert thread_states(ran.recording)["sleeping"].sum() > 0
 
 
 def test_a_spinlock_is_spun_for(tmp_path: Path, job: Path) -> None:
     ran = record(tmp_path, job, "spin")
-    assert (ran.code, ran.said) == (0, "")
     spun = ran.recording.intervals[ran.recording.intervals["state"] == State.SPINNING]
     locks = {ran.recording.locks[number].name for number in spun["lock"][spun["lock"] >= 0]}
     assert locks == {"the_spinlock"}
@@ -181,7 +182,6 @@ def test_a_thread_that_died_with_a_lock_is_its_holder_for_ever(tmp_path: Path, j
 
 def test_programs_that_it_becomes_and_starts(tmp_path: Path, job: Path) -> None:
     ran = record(tmp_path, job, "executed")
-    assert (ran.code, ran.said) == (0, "")
     counts = ran.by_process()
     assert counts.pop(ran.recording.meta["job_pid"]) == 2  # one before and one after exec
     assert list(counts.values()) == [7]
@@ -192,7 +192,6 @@ def test_programs_that_it_becomes_and_starts(tmp_path: Path, job: Path) -> None:
 
 def test_a_daemon_that_closed_every_file_and_left_without_exit(tmp_path: Path, job: Path) -> None:
     ran = record(tmp_path, job, "daemonised")
-    assert (ran.code, ran.said) == (0, "")
     counts = ran.by_process()
     assert list(counts.values()) == [1]
     assert ran.recording.meta["job_pid"] not in counts
@@ -200,7 +199,6 @@ def test_a_daemon_that_closed_every_file_and_left_without_exit(tmp_path: Path, j
 
 def test_a_robust_mutex_between_processes(tmp_path: Path, job: Path) -> None:
     ran = record(tmp_path, job, "shared")
-    assert (ran.code, ran.said) == (0, "")
     assert ran.waits() == {("lock in shared", "mutex"): 1}
     pid = ran.recording.meta["job_pid"]
     holder = int(lock_holders(ran.recording)["holder"].iloc[0])
@@ -211,7 +209,6 @@ def test_children_are_left_alone_if_not_followed(tmp_path: Path, job: Path) -> N
     settings = replace(ALL, follow=False)
     for mode, own in (("forked", 2), ("executed", 2)):
         ran = record(tmp_path / mode, job, mode, settings=settings)
-        assert (ran.code, ran.said) == (0, "")
         assert ran.by_process() == {ran.recording.meta["job_pid"]: own}
         assert set(ran.recording.threads["pid"]) == {ran.recording.meta["job_pid"]}
 
@@ -221,15 +218,13 @@ def test_programs_are_left_alone_by_pattern(tmp_path: Path, job: Path) -> None:
     (tmp_path / "run.sh").write_text(f"{tmp_path}/other forked\n{job} adaptive\n{job} barrier\n")
     settings = replace(ALL, ignore=("nothing", "oth*"))
     ran = record(tmp_path, "sh", tmp_path / "run.sh", settings=settings)
-    assert (ran.code, ran.said) == (0, "")
     assert ran.waits() == {MUTEX: 1, ("the_barrier", "barrier"): 1}
     with pytest.raises(MeasurementError, match="ignore"):
         record(tmp_path / "all", job, "mutex", settings=replace(ALL, ignore=("job",)))
 
 
 def test_kill_9_loses_nothing(tmp_path: Path, job: Path) -> None:
-    ran = record(tmp_path, job, "killed")
-    assert ran.code == -signal.SIGKILL
+    ran = record(tmp_path, job, "killed", code=-signal.SIGKILL)
     assert ran.waits() == {MUTEX: 2}  # the second had not ended
     assert ran.holders("the_mutex") == {"holder": 2}
     assert ran.recording.meta["cut"] == ""
@@ -239,7 +234,8 @@ def test_the_environment_is_otherwise_unchanged(tmp_path: Path) -> None:
     own = compiled(tmp_path, "int own_loaded;", "-shared", "-fPIC", name="own.so")
     environment = {"LD_PRELOAD": str(own), "ODD": "a b\nc"}
     code = "import os,json; print(json.dumps(dict(os.environ)))"
-    ran = record(tmp_path, sys.executable, "-I", "-S", "-c", code, environment=environment)
+    argv = [sys.executable, "-I", "-S", "-c", code]
+    ran = record(tmp_path, *argv, environment=environment, quiet=False)
     got = json.loads(ran.said)
     first, ours = got.pop("LD_PRELOAD").split(":")
     assert first == str(own)
@@ -260,7 +256,6 @@ def test_a_job_that_goes_on_as_another_user_without_privileges(job: Path) -> Non
         shutil.copy(job, folder / "job")
         user = ("--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all")
         ran = record(folder, "setpriv", *user, folder / "job", "recursive")
-        assert (ran.code, ran.said) == (0, "")
         assert ran.waits() == {MUTEX: 1}
         owners = {path.stat().st_uid for path in (folder / "data").glob("waits.*")}
         assert owners == {0, 65534}
@@ -271,7 +266,6 @@ def test_a_job_that_goes_on_as_another_user_without_privileges(job: Path) -> Non
 
 def test_odd_names_of_threads(tmp_path: Path, job: Path) -> None:
     ran = record(tmp_path, job, "odd")
-    assert ran.code == 0
     assert "a;b \n\udcff\xe9 (c)" in set(ran.recording.threads["name"])
 
 
@@ -287,7 +281,6 @@ def test_a_job_without_symbols(tmp_path: Path) -> None:
 def test_a_library_that_comes_later_and_goes(tmp_path: Path, job: Path) -> None:
     late = compiled(tmp_path, LATE.read_text(), "-shared", "-fPIC", name="late.so")
     ran = record(tmp_path, job, "opened", environment={"LATE_LIBRARY": str(late)})
-    assert (ran.code, ran.said) == (0, "")
     table = wait_paths(ran.recording)
     table = table[table["name"] == "late_mutex"]
     assert list(table["stack"]) == ["work"]
@@ -295,7 +288,6 @@ def test_a_library_that_comes_later_and_goes(tmp_path: Path, job: Path) -> None:
 
 def test_a_job_that_uses_every_signal_itself(tmp_path: Path, job: Path) -> None:
     ran = record(tmp_path, job, "signals")
-    assert (ran.code, ran.said) == (0, "")
     assert any("the signal of the samples" in remark for remark in ran.recording.meta["remarks"])
     last = ran.recording.threads.index[-1]
     assert last not in ran.recording.samples["thread"]
@@ -348,7 +340,6 @@ def test_when_the_data_are_full_the_rest_is_counted(
 ) -> None:
     monkeypatch.setattr(preload_backend, "_MB", 300_000)
     ran = record(tmp_path, job, "many", settings=replace(ALL, max_data_mb=1))
-    assert (ran.code, ran.said) == (0, "")
     kept = sum(ran.waits().values())
     assert 0 < kept < 6000
     assert kept + ran.recording.meta["lost"]["events"] == 6000
@@ -451,8 +442,7 @@ def test_the_library_alone_changes_nothing(job: Path) -> None:
 
 def account(folder: Path, *words: str) -> tuple[Ran, dict[str, Any]]:
     program = build("event_loop", executable=True).library
-    ran = record(folder, program, *words)
-    assert ran.code == 0
+    ran = record(folder, program, *words, quiet=False)
     return ran, json.loads(ran.said.splitlines()[-1])
 
 
