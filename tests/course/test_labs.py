@@ -128,7 +128,7 @@ def test_the_environment_says_what_is_inconclusive() -> None:
         lab.environment("intel-gest")
 
 
-# --- relations of threads, and of lines and locks ------------------------------------------------
+# --- threads, and lines and locks ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -223,9 +223,6 @@ def test_mended_code_is_as_fast_as_its_interval_says(high: float, told: bool) ->
     item = declared("lines_and_locks").item("5")
     assert item.judge("open", bench).share == (not told)
     assert item.judge(6.0, bench).share == told
-
-
-# --- functions to write --------------------------------------------------------------------------
 
 
 def test_a_lock_bounds_the_speedup_by_what_passes_it() -> None:

@@ -34,11 +34,6 @@ def view() -> FarmView:
     return farm((levels, nodes))
 
 
-@pytest.fixture(scope="module")
-def simulated() -> FarmView:
-    return farm(simulated_farm(24, 8, 8, models=("model A",), slow_core={"model A": (3, 0.1)}))
-
-
 def words(figure: Figure) -> str:
     return " ".join(one.get_text() for one in figure.findobj(Text))
 
@@ -110,7 +105,9 @@ def test_levels_of_no_core_are_drawn_too(view: FarmView) -> None:
     assert len(whole.node("n0005").axes) == 2
 
 
-def test_everything_of_a_simulated_farm_says_so(simulated: FarmView, tmp_path: Path) -> None:
+def test_everything_of_a_simulated_farm_says_so(tmp_path: Path) -> None:
+    slow = {"model A": (3, 0.1)}
+    simulated = farm(simulated_farm(24, 8, 8, models=("model A",), slow_core=slow))
     assert simulated.label == "simulated: "
     for figure in (simulated.heatmap(), simulated.hours(), simulated.node("simulated0001")):
         assert figure.get_suptitle().startswith("simulated: ")

@@ -34,13 +34,10 @@ def defaults(name: str) -> str:
 
 def test_conditions_are_reached_by_their_names() -> None:
     cell = defaults("machine").replace("conditions = {}", 'conditions = {"budget_s": 7, "seed": 3}')
-    found = parameters("machine", namespace(cell))
-    assert (found.budget_s, found.seed) == (7.0, 3)
-
-
-def test_conditions_may_be_a_json_object_as_papermill_hands_it_over() -> None:
-    cells = namespace(defaults("machine"), "# Parameters\nconditions = '{\"budget_s\": 7}'\n")
-    assert parameters("machine", cells).budget_s == 7.0
+    by_papermill = '# Parameters\nconditions = \'{"budget_s": 7, "seed": 3}\'\n'
+    for cells in ([cell], [defaults("machine"), by_papermill]):
+        found = parameters("machine", namespace(*cells))
+        assert (found.budget_s, found.seed) == (7.0, 3)
 
 
 def test_what_papermill_injects_counts_over_the_preset_even_if_it_is_the_default() -> None:

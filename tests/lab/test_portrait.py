@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
@@ -23,10 +22,6 @@ from tests.investigation.cases import EXPERIMENT, evidence, healthy, share, slow
 from tests.investigation.cases import taken as step_of
 from tests.machine import trees
 from tests.stored import RUNS
-
-
-def described(make: Callable[[Path], Path], root: Path) -> dict[str, Any]:
-    return describe(make(root))
 
 
 def server(root: Path, cores: int = 64, sharing: int = 8, nodes: int = 2, threads: int = 2) -> Path:
@@ -99,7 +94,7 @@ MACHINES: dict[str, Callable[[Path], Path]] = {
     ("name", "measured"), [*((name, True) for name in MACHINES), ("64 cores, SMT", False)]
 )
 def test_every_machine_fits(name: str, measured: bool, tmp_path: Path) -> None:
-    machine = described(MACHINES[name], tmp_path)
+    machine = describe(MACHINES[name](tmp_path))
     running = [cpu for cpu in machine["cpus"] if cpu["online"]]
     cores = sorted({min(cpu["siblings"] or [cpu["cpu"]]) for cpu in running})
     known = evidence(fit={"machine": machine}, cores=cores)
@@ -123,7 +118,7 @@ def test_nothing_known_is_a_figure_too() -> None:
 
 
 def test_signs_of_formulas_are_signs(tmp_path: Path) -> None:
-    known = evidence(fit={"machine": described(server, tmp_path)})
+    known = evidence(fit={"machine": describe(server(tmp_path))})
     (title,) = [text for text in words(portrait(known)) if "node$1_$" in text]
     assert title == "node$1_$<script> · $\\frac$ <b>EPYC</b> ?"
 
@@ -136,7 +131,7 @@ def test_without_colour_parts_differ_by_their_pattern() -> None:
 
 
 def test_cores_lie_with_those_whose_caches_they_share(tmp_path: Path) -> None:
-    facts = facts_of(evidence(fit={"machine": described(server, tmp_path)}))
+    facts = facts_of(evidence(fit={"machine": describe(server(tmp_path))}))
     assert [len(node.groups) for node in facts.nodes] == [4, 4]
     group = facts.nodes[1].groups[0]
     assert group.cache == "L3 32 MiB"

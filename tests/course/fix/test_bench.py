@@ -19,8 +19,6 @@ from perflib.model.errors import UserError
 from tests.course.fix.edits import edited
 from tests.kernels.brackets import check_brackets
 
-VERDICTS = {"faster", "slower", "no difference", "not known"}
-
 
 def short(name: str, code: str, **more: object) -> Bench:
     """As short as a comparison can be."""
@@ -34,7 +32,7 @@ def null() -> Bench:
 
 def check(found: Bench, threads: int) -> None:
     samples = found.samples
-    assert found.verdict in VERDICTS
+    assert found.verdict in {"faster", "slower", "no difference", "not known"}
     assert found.stopped == "budget spent"
     assert samples["batch"].nunique() == LEAST_BATCHES
     assert set(samples["version"]) == {0, 1}

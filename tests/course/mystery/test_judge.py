@@ -25,10 +25,6 @@ def answer(truth: Truth, cause: str, place: str | int = "", *interval: float) ->
     return judge(Answer.checked(cause, place, low, high, "percent", (0, 1)), truth)
 
 
-def parts(verdict: Verdict) -> dict[str, tuple[float, float]]:
-    return {part.what: (part.points, part.of) for part in verdict.parts}
-
-
 @pytest.mark.parametrize(
     ("truth", "place", "interval"),
     [
@@ -52,7 +48,8 @@ def test_right(truth: Truth, place: str | int, interval: tuple[float, float]) ->
 
 def test_wrong_cause_says_how_that_one_would_have_shown() -> None:
     verdict = answer(THIEF, "quota", "", 11, 13)
-    assert parts(verdict) == {"cause": (0, 50), "place": (0, 20), "size": (0, 30)}
+    parts = [(part.what, part.points, part.of) for part in verdict.parts]
+    assert parts == [("cause", 0, 50), ("place", 0, 20), ("size", 0, 30)]
     assert CAUSES["quota"].shown_by in verdict.parts[0].why
     assert "something else" in verdict.parts[2].why
     assert "It was thief at cpu1: 12.0 [11.4, 12.6] %" in repr(verdict)
