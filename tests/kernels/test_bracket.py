@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ from numpy.typing import NDArray
 
 from perflib.framework.brackets import BRACKET_COLUMNS, bracket_columns, core_mhz
 from perflib.kernels import Kernel
+from perflib.lab.neighbour import busy_neighbour
 from perflib.machine.hardware.topology import topology
 from perflib.stats.alone import STATES, Probes, calibrate, states
 from tests.kernels.brackets import PROBES, check_brackets
@@ -27,8 +25,6 @@ CPU = CPUS[-1]
 SLICE_NS = 250_000
 GROUPS = Path("/sys/fs/cgroup/cpu")
 
-SPINS = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\n"
-BUSY = SPINS + "while True: pass\n"
 # Run by a process of its own: it joins a group with a quota, and its worker with it.
 LIMITED = """
 import os, sys
@@ -60,20 +56,6 @@ def probe(
     taken = kernel.lib.core_probe_run(cpus, len(cpus), *times_ns, records, len(out))
     assert taken > 0
     return out[:taken]
-
-
-@contextlib.contextmanager
-def beside(code: str, cpu: int) -> Iterator[None]:
-    """Another process meanwhile, which says when it has begun."""
-    begun = code.replace("\nwhile", "\nprint(flush=True)\nwhile", 1)
-    argv = [sys.executable, "-c", begun, str(cpu)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"\n"
-            yield
-        finally:
-            process.kill()
 
 
 def waited(samples: NDArray[Any]) -> float:
@@ -158,7 +140,7 @@ def test_a_sibling_that_works_is_seen(kernel: Kernel) -> None:
     quiet, busy = [], []
     for _ in range(4):
         quiet.append(probe(kernel, [cpu], 0.3)["sample"])
-        with beside(BUSY, sibling):
+        with busy_neighbour(sibling, share=0.99):
             busy.append(probe(kernel, [cpu], 0.3)["sample"])
     samples = np.concatenate([*quiet, *busy])
     probes = Probes(*(samples[name].astype(np.float64) for name in PROBES))

@@ -7,7 +7,6 @@ import errno
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 from perflib.kernels import Kernel
 from tests.kernels.calls import room
 from tests.kernels.here import CPUS, needs_two_cpus
+from tests.processes import soon
 from tests.reference import coherence as reference
 from tests.reference.words import rotated_sum
 
@@ -300,9 +300,7 @@ def test_a_thread_that_is_stopped_does_not_stop_the_process(protocol: int) -> No
         assert child.stdin is not None
         assert child.stdout is not None
         assert child.stdout.readline() == "begin\n"
-        late = time.monotonic() + 60
-        while len(threads_of(child.pid)) < 2 and time.monotonic() < late:
-            os.sched_yield()
+        assert soon(lambda: len(threads_of(child.pid)) >= 2)
         held = max(threads_of(child.pid))
         if libc.ptrace(PTRACE_SEIZE, held, 0, 0) != 0:
             number = ctypes.get_errno()
@@ -313,12 +311,9 @@ def test_a_thread_that_is_stopped_does_not_stop_the_process(protocol: int) -> No
         answer = [int(word) for word in child.stdout.readline().split()]
         still_there = threads_of(child.pid)
         libc.ptrace(PTRACE_DETACH, held, 0, 0)
-        late = time.monotonic() + 60
-        while threads_of(child.pid) and time.monotonic() < late:  # it finds out, and goes
-            os.sched_yield()
-        left = threads_of(child.pid)
+        gone = soon(lambda: not threads_of(child.pid))  # it finds out, and goes
         child.stdin.close()
         assert child.wait() == 0  # also what it touched after the answer was its own
     assert answer == [error(LATE, errno.ETIMEDOUT), 0]
     assert still_there == {held}
-    assert not left
+    assert gone

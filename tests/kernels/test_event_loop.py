@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple
 from pathlib import Path
@@ -16,6 +15,7 @@ from perflib.kernels import Kernel
 from perflib.measure.jobs.event_loop import LOCK_KINDS, POINTS, VERSIONS, Account, argv
 from perflib.model.errors import MeasurementError
 from tests.kernels.here import launched
+from tests.processes import soon
 from tests.reference import event_loop as reference
 from tests.reference.event_loop import Sizes
 
@@ -170,10 +170,7 @@ def endless() -> Iterator[subprocess.Popen[str]]:
 def test_threads_have_names_and_a_killed_job_no_account(endless: subprocess.Popen[str]) -> None:
     wanted = ["event-0", "event-1", "event-2", "event_loop"]
     tasks = Path(f"/proc/{endless.pid}/task")
-    deadline, names = time.monotonic() + 30, [""]
-    while names != wanted and time.monotonic() < deadline:
-        names = sorted(file.read_text().strip() for file in tasks.glob("*/comm"))
-    assert names == wanted
+    assert soon(lambda: sorted(file.read_text().strip() for file in tasks.glob("*/comm")) == wanted)
     endless.kill()
     printed, said = endless.communicate()
     assert (printed, said, endless.returncode) == ("", "", -signal.SIGKILL)
