@@ -277,14 +277,13 @@ def test_ctrl_c_keeps_what_there_is_and_exits_0(home: Path) -> None:
 
 # --- runs that were interrupted ------------------------------------------------------------------
 
-UNFINISHED = "machine-20261101-074507-1a2b"
-
 
 def test_a_run_is_resumed_by_the_beginning_of_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     """It was killed before its first trial."""
+    name = "machine-20261101-074507-1a2b"
     params = experiments.get("machine").params({"budget_s": 0.2, "spin_ms": 5, "cores": "first"})
     header = {
-        "id": UNFINISHED,
+        "id": name,
         "experiment": "machine",
         "params": params.model_dump(mode="json"),
         "plan": experiments.get("machine").plan(params),
@@ -292,11 +291,11 @@ def test_a_run_is_resumed_by_the_beginning_of_its_name(capsys: pytest.CaptureFix
         "tag": "",
         "machine": describe(),
     }
-    Journal.create(runs_dir() / f"{UNFINISHED}.journal", header).close()
+    Journal.create(runs_dir() / f"{name}.journal", header).close()
     assert call("run", "--resume", "mach", "--json") == 0
     record = json.loads(capsys.readouterr().out)
-    assert (record["run"], record["experiment"]) == (UNFINISHED, "machine")
-    assert load("mach").id == UNFINISHED
+    assert (record["run"], record["experiment"]) == (name, "machine")
+    assert load("mach").id == name
 
 
 # --- settings that a killed process left changed -------------------------------------------------

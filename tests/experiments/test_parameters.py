@@ -113,7 +113,6 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "bracketed": [
         ({"job": "command"}, "go together"),
-        ({"job_command": "ls"}, "go together"),
     ],
     "random_calls": [
         ({"functions": 1 << 20, "function_bytes": 128}, "128 MiB of code; 64 MiB is the most"),
@@ -124,7 +123,6 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"parts": ["caches", "caches"]}, "names one twice"),
         ({"parts": ["line"]}, "parts='line' is none: caches, TLBs, lines"),
         ({"job": "command"}, "go together"),
-        ({"job_command": "ls"}, "go together"),
     ],
     "threads": [
         ({"job": "running"}, "job=running and job_pid=... go together"),
@@ -138,7 +136,6 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "sensitivity": [
         ({"job": "command"}, "go together"),
-        ({"job_command": "ls"}, "go together"),
         ({"traffic": [0]}, "traffic"),
         ({"occupied": [120]}, "occupied"),
         ({"response": "event"}, "our own jobs write no log"),
