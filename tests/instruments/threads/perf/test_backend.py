@@ -359,7 +359,7 @@ def test_file_with_another_clock_says_so(tmp_path: Path) -> None:
 def false_perf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
     monkeypatch.setattr(module, "_INITIAL_PIDS", str(Path("/proc/self/ns/pid").readlink()))
     folder = tmp_path / "bin"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir()
     (folder / "perf").write_text(f"#!{sys.executable}\nimport sys\n{body}\n")
     (folder / "perf").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
@@ -372,13 +372,19 @@ def test_no_perf_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         PerfThreads(tmp_path, Settings())
 
 
-def test_what_perf_lacks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Permission; tracepoints of the kernel; in a container, numbers that are not its own."""
+def test_perf_that_is_not_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     false_perf(tmp_path, monkeypatch, "sys.exit(255)")
     assert "perf is not allowed" in unavailable()
+
+
+def test_kernel_without_tracepoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     false_perf(tmp_path, monkeypatch, "sys.exit(0)")
     monkeypatch.setattr(tracepoints, "tracefs", lambda _root: None)
     assert "tracefs is not there" in unavailable()
+
+
+def test_container_with_numbers_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    false_perf(tmp_path, monkeypatch, "sys.exit(0)")
     monkeypatch.setattr(module, "_INITIAL_PIDS", "pid:[1]")
     assert "In a container" in unavailable()
 
