@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -43,22 +43,14 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @contextmanager
 def created(path: Path, trials: list[dict[str, Any]]) -> Iterator[Journal]:
-    journal = Journal.create(path, HEADER)
-    try:
+    with closing(Journal.create(path, HEADER)) as journal:
         for trial in trials:
             journal.append(trial)
         yield journal
-    finally:
-        journal.close()
 
 
-@contextmanager
-def reopened(path: Path) -> Iterator[Journal]:
-    journal = Journal.reopen(path)
-    try:
-        yield journal
-    finally:
-        journal.close()
+def reopened(path: Path) -> closing[Journal]:
+    return closing(Journal.reopen(path))
 
 
 def test_what_was_appended_is_read_back(tmp_path: Path) -> None:
