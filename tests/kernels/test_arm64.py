@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -35,16 +34,11 @@ LINKED = {"erasure_isal", "erasure_jerasure", "code_segment"}
 LIBRARY = "cannot find -l(isal|Jerasure|hugetlbfs)|fatal error: .*No such file or directory"
 
 
-def sources() -> list[Path]:
-    return sorted(
-        path for path in kernels_dir().glob("**/*.*") if path.suffix in (".c", ".h", ".inc")
-    )
-
-
 def test_instructions_of_x86_stand_next_to_those_of_aarch64() -> None:
     found = {
         str(path.relative_to(kernels_dir())): X86.findall(SECTION.sub("", path.read_text()))
-        for path in sources()
+        for path in kernels_dir().glob("**/*.*")
+        if path.suffix in (".c", ".h", ".inc")
     }
     assert {name for name, words in found.items() if words} <= ARCHITECTURES
     for name in ARCHITECTURES - {"tools/cpuid.c"}:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, astuple
 from pathlib import Path
 
@@ -155,24 +155,18 @@ def test_who_spins_long_enough_never_waits(point: str) -> None:
 # --- the program -------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def endless() -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        argv(3, 100_000_000, sizes=SMALL), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def test_threads_have_names_and_a_killed_job_no_account(endless: subprocess.Popen[str]) -> None:
+def test_threads_have_names_and_a_killed_job_no_account() -> None:
     wanted = ["event-0", "event-1", "event-2", "event_loop"]
-    tasks = Path(f"/proc/{endless.pid}/task")
-    assert soon(lambda: sorted(file.read_text().strip() for file in tasks.glob("*/comm")) == wanted)
-    endless.kill()
-    printed, said = endless.communicate()
+    command = argv(3, 100_000_000, sizes=SMALL)
+    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True) as endless:
+        names = Path(f"/proc/{endless.pid}/task")
+        try:
+            assert soon(
+                lambda: sorted(f.read_text().strip() for f in names.glob("*/comm")) == wanted
+            )
+        finally:
+            endless.kill()
+        printed, said = endless.communicate()
     assert (printed, said, endless.returncode) == ("", "", -signal.SIGKILL)
     with pytest.raises(MeasurementError, match="did not come to its end"):
         Account.parse(printed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,16 +53,8 @@ class Machine:
         return 100 * math.expm1(math.log1p(self.slow) + log_slices)
 
 
-class Data(NamedTuple):
-    """What was measured, and what was hidden: the share of time in bursts of each core."""
-
-    start_s: Floats
-    log_time: Floats
-    burst_share: Floats
-
-
-def data(machine: Machine, generator: np.random.Generator) -> Data:
-    """One measurement of that machine."""
+def data(machine: Machine, generator: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+    """Starts and log times of one measurement, and what was hidden: each core's share in bursts."""
     shape = (machine.rounds, machine.cores)
     start_s = (np.arange(machine.rounds) * machine.period_s).astype(np.float64)
     total_s = machine.rounds * machine.period_s
@@ -87,7 +79,7 @@ def data(machine: Machine, generator: np.random.Generator) -> Data:
         log_time[:, 0] += np.log1p(machine.slices * generator.poisson(5, machine.rounds) / 5)
     log_time[:, 0] += math.log1p(machine.slow)
     log_time[generator.random(shape) < machine.missing] = np.nan
-    return Data(start_s, log_time, share)
+    return start_s, log_time, share
 
 
 def measured(seed: int, **machine: Any) -> tuple[Floats, Floats]:
