@@ -156,14 +156,12 @@ def test_who_spins_long_enough_never_waits(point: str) -> None:
 
 
 def test_threads_have_names_and_a_killed_job_no_account() -> None:
-    wanted = ["event-0", "event-1", "event-2", "event_loop"]
+    wanted = ["event-0\n", "event-1\n", "event-2\n", "event_loop\n"]
     command = argv(3, 100_000_000, sizes=SMALL)
     with subprocess.Popen(command, stdout=-1, stderr=-1, text=True) as endless:
-        names = Path(f"/proc/{endless.pid}/task")
+        tasks = Path(f"/proc/{endless.pid}/task")
         try:
-            assert soon(
-                lambda: sorted(f.read_text().strip() for f in names.glob("*/comm")) == wanted
-            )
+            assert soon(lambda: sorted(one.read_text() for one in tasks.glob("*/comm")) == wanted)
         finally:
             endless.kill()
         printed, said = endless.communicate()
