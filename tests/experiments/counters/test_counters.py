@@ -3,7 +3,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -214,26 +213,14 @@ def test_a_mode_that_never_scaled_says_so() -> None:
 # --- tables that users bring ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda t: t.rename(columns={"mode": "mod"}), "is it their 'mod'"),
-        (lambda t: t.assign(jobs="one"), "'jobs' holds no numbers"),
-        (lambda t: t[t["mode"] == ROTATED], "nothing to compare with"),
-        (lambda t: t.drop(columns=["value", "time_ns", "cpu_time_ns"]), "nothing to compare with"),
-    ],
-)
-def test_a_table_that_cannot_be_analysed_is_refused(
-    change: Callable[[pd.DataFrame], pd.DataFrame], says: str
-) -> None:
-    table = change(samples(rounds=2))
-
-    def analyse() -> None:
-        COUNTERS.check_samples(table)
-        findings(table)
-
-    with pytest.raises(UserError, match=says):
-        analyse()
+def test_a_table_without_anything_to_compare_is_refused() -> None:
+    table = samples(rounds=2)
+    for lacking in (
+        table[table["mode"] == ROTATED],
+        table.drop(columns=["value", "time_ns", "cpu_time_ns"]),
+    ):
+        with pytest.raises(UserError, match="nothing to compare with"):
+            findings(lacking)
 
 
 # --- the schedule --------------------------------------------------------------------------------

@@ -296,12 +296,6 @@ MINIMAL = pd.DataFrame({"symbol": ["f_0001", "f_0002", "g"] * 10, "period": 1000
         (samples(6, costlier={(1, "kv_locate"): 0.2}), 0, "kv_locate takes more on cpu1 than"),
         (samples(1, rounds=1).drop(columns="round"), 0, "Whether a function stands out on cpu1 st"),
         (MINIMAL.drop(columns="period"), 2, "lack the column 'period'; .*needs symbol"),
-        (MINIMAL.assign(event=["a", "b", "b"] * 10), 2, "several events: say which with sampled_"),
-        (
-            MINIMAL.assign(core=[0, 0, 1] * 10, round=[0, 0, 1] * 10),
-            2,
-            "no round has costs of both 'cpu0' and 'cpu1'",
-        ),
     ],
 )
 def test_tables_of_users_through_the_command_line(
