@@ -96,6 +96,17 @@ def console() -> list[str]:
     return []
 
 
+def inaccessible(page: Any, part: str = "document") -> list[str]:
+    """What axe finds that not everyone can read: on the page, or in a part of it."""
+    axe = pytest.importorskip(
+        "axe_playwright_python", reason="needs axe-core: pip install 'perflib-jupyter[dev]'"
+    )
+    page.evaluate((Path(axe.__path__[0]) / "axe.min.js").read_text())  # a page's policy: no tag
+    run = f"async () => (await axe.run({part}, {{resultTypes: ['violations']}})).violations"
+    nodes = ".map((one) => one.id + ': ' + one.nodes.map((node) => node.html).join(' | '))"
+    return list(page.evaluate(run + nodes))
+
+
 @contextlib.contextmanager
 def started_browser() -> Iterator[Any]:
     """Headless Chromium; a test that needs it is skipped where it is missing."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import nbformat
 
+_TOP = Path(__file__).parents[2]
 _PATIENCE_MS = 120_000
 _RUN_ALL = """async () => {
   const app = window.jupyterapp;
@@ -26,8 +27,9 @@ _BENIGN = re.compile("favicon")  # the server has none under this address
 
 
 def write_notebook(path: Path, source: str) -> Path:
-    """A notebook of one cell."""
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source.strip())])  # type: ignore[no-untyped-call]
+    """A notebook of one cell, which may import the tests' helpers."""
+    source = f"import sys\nsys.path.insert(0, {str(_TOP)!r})\n{source.strip()}"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])  # type: ignore[no-untyped-call]
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
     nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
     return path

@@ -1,4 +1,4 @@
-"""The two long labs as a student walks them in JupyterLab, on recorded data.
+"""A long lab as a student walks it in JupyterLab, on recorded data.
 
 Predict in the field, Keep, compare; choose a wrong answer, read why, choose the right one; write a
 wrong function, read the hint, write the right one; look at the points.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -29,37 +29,6 @@ _RUN = """async ([id, source]) => {
 }"""
 
 
-class Walk(NamedTuple):
-    """What is done in one lab."""
-
-    lesson: str
-    prediction: str
-    compare: str
-    check: str
-    code: str
-    wrong: str
-
-
-WALKS = [
-    Walk(
-        "tlbs_and_huge_pages",
-        prediction="iTLB reach",
-        compare='lab.compare("iTLB reach"',
-        check="check-reach",
-        code="1",
-        wrong="missed = lambda pages, entries: 0",
-    ),
-    Walk(
-        "aliasing_4k",
-        prediction="a load that waits",
-        compare='lab.compare("a load that waits"',
-        check="check-wait",
-        code="1",
-        wrong="falsely = lambda store, load, size: store % 4096 == load % 4096",
-    ),
-]
-
-
 @pytest.fixture
 def all_cells_are_there(tmp_path: Path) -> None:
     """JupyterLab attaches every cell, not only those that are on the screen."""
@@ -73,33 +42,29 @@ def _run(page: Any, cell: str, source: str | None = None) -> str:
     return str(page.evaluate(_RUN, [cell, source]))
 
 
-def _solution(notebook: Path, exercise: str) -> str:
-    """What the lecturer's version has for a solution."""
-    cells = json.loads(notebook.read_text())["cells"]
-    (cell,) = (one for one in cells if one["id"] == f"solution-{exercise}")
-    return "".join(cell["source"])
+def _cells(notebook: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(notebook.read_text())["cells"]
+    return found
 
 
 def _cell_with(notebook: Path, text: str) -> str:
-    cells = json.loads(notebook.read_text())["cells"]
-    return next(str(one["id"]) for one in cells if text in "".join(one["source"]))
+    return next(str(one["id"]) for one in _cells(notebook) if text in "".join(one["source"]))
 
 
 @pytest.mark.slow  # a notebook of 60 cells and more, in a browser: minutes on a busy machine
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("all_cells_are_there")
-@pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk.lesson)
 def test_a_student_walks_through_a_lab(
-    walk: Walk, page: Any, lab_url: str, folder: Path, console: list[str], tmp_path: Path
+    page: Any, lab_url: str, folder: Path, console: list[str], tmp_path: Path
 ) -> None:
-    (lab,) = handouts([walk.lesson])
+    (lab,) = handouts(["tlbs_and_huge_pages"])
     (notebook,) = build(folder, [lab], "student", "intel-guest")
     (solved,) = build(tmp_path / "lecturer", [lab], "solution", "intel-guest")
     open_notebook(page, lab_url.format(path=notebook.relative_to(folder)))
     run_all(page)
 
-    assert "not predicted yet" in _run(page, walk.check)
-    field = page.locator(".perflib-predict").filter(has_text=walk.prediction).first
+    assert "not predicted yet" in _run(page, "check-reach")
+    field = page.locator(".perflib-predict").filter(has_text="iTLB reach").first
     field.scroll_into_view_if_needed()
     said = field.locator(".perflib-guess-said")
     keep = field.get_by_role("button", name="Keep")
@@ -112,8 +77,8 @@ def test_a_student_walks_through_a_lab(
     renewed = page.locator(".jp-RenderedHTMLCommon > .perflib-check")  # of cells, not run again
     renewed.get_by_text("you predicted 77").wait_for()
     field.screenshot(path=tmp_path / "predict.png")
-    assert "you predicted 77" in _run(page, walk.check)
-    compare = _cell_with(notebook, walk.compare)
+    assert "you predicted 77" in _run(page, "check-reach")
+    compare = _cell_with(notebook, 'lab.compare("iTLB reach"')
     _run(page, compare)
     assert page.locator(f'[data-cell-id="{compare}"] img, .jp-mod-active img').count()
     page.screenshot(path=tmp_path / "compare.png")
@@ -130,15 +95,15 @@ def test_a_student_walks_through_a_lab(
     renewed.get_by_text("at try 2").wait_for()
     assert "at try 2" in _run(page, f"check-{item.name}")
 
-    check = f"check-{walk.code}"
-    assert "not answered yet" in _run(page, check)
-    assert _run(page, f"answer-{walk.code}", walk.wrong) == ""
-    told = _run(page, check)
+    assert "not answered yet" in _run(page, "check-1")
+    assert _run(page, "answer-1", "missed = lambda pages, entries: 0") == ""
+    told = _run(page, "check-1")
     assert "✘" in told
     assert "Hint: " in told
     page.screenshot(path=tmp_path / "wrong.png")
-    _run(page, f"answer-{walk.code}", _solution(solved, walk.code))
-    assert "✔" in _run(page, check)
+    (solution,) = (one for one in _cells(solved) if one["id"] == "solution-1")
+    _run(page, "answer-1", "".join(solution["source"]))
+    assert "✔" in _run(page, "check-1")
     page.screenshot(path=tmp_path / "right.png")
     assert "not answered yet" in _run(page, _cell_with(notebook, "lab.score()"))
     page.screenshot(path=tmp_path / "score.png")

@@ -10,15 +10,12 @@ import pytest
 
 from tests.browser.notebooks import errors, open_notebook, run_all, write_notebook
 
-_TOP = Path(__file__).parents[2]
-_CELL = f"""
-import sys
-sys.path.insert(0, {str(_TOP)!r})
+_CELL = """
 from perflib.lab.flamegraph import flame_graph
 from tests.instruments.profile.tables import samples_of
 graph = flame_graph(
-    samples_of({{"main;track;locate": 50, "main;track;scatter": 30, "main;read": 20}}),
-    samples_of({{"main;track;locate": 40, "main;track;scatter": 40, "main;read": 20}}),
+    samples_of({"main;track;locate": 50, "main;track;scatter": 30, "main;read": 20}),
+    samples_of({"main;track;locate": 40, "main;track;scatter": 40, "main;read": 20}),
 )
 graph
 """
@@ -30,10 +27,8 @@ def _frame(page: Any, name: str) -> Any:
 
 def _span(page: Any, name: str) -> tuple[float, float]:
     """Left end and width of a frame, as shares of the graph's width."""
-    graph, frame = (
-        page.locator(".perflib-flame-graph").bounding_box(),
-        _frame(page, name).bounding_box(),
-    )
+    graph = page.locator(".perflib-flame-graph").bounding_box()
+    frame = _frame(page, name).bounding_box()
     return (frame["x"] - graph["x"]) / graph["width"], frame["width"] / graph["width"]
 
 

@@ -8,17 +8,10 @@ from typing import Any
 import pytest
 
 from perflib.investigation.conclusion import conclude
-from perflib.investigation.evidence import Evidence, Question, Step, Taken
 from perflib.lab.investigation_report import write_investigation
-from perflib.store.run_files import load
-from tests.investigation.cases import EXPERIMENT, PART
+from tests.browser.conftest import inaccessible
+from tests.lab.test_investigation_report import measured
 
-RUNS = Path(__file__).parents[1] / "data" / "runs"
-CHECKS = [
-    {"name": "load", "state": "warn", "now": "busy", "cost": "", "command": "ps", "values": []}
-]
-_VIOLATIONS = """async () => (await axe.run(document, {resultTypes: ['violations']})).violations
-  .map((one) => one.id + ': ' + one.nodes.map((node) => node.html).join(' | '))"""
 _OPEN = "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
 _WIDE = "document.documentElement.scrollWidth"
 _DESKTOP, _PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
@@ -26,11 +19,7 @@ _DESKTOP, _PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
-    machine = load(RUNS / "kv_per_core.parquet").provenance["machine"]
-    known = Evidence(Question(), [0, 1], {"machine": machine, "checks": CHECKS})
-    for name in ("symptom", "levels"):
-        step = Step(name, PART[name], "why", EXPERIMENT[name], {"budget_s": 30.0}, 30.0)
-        known.add(Taken(step, load(RUNS / f"{EXPERIMENT[name]}.parquet"), 30.0))
+    known = measured("symptom", "levels")
     path = tmp_path_factory.mktemp("report") / "report.html"
     write_investigation(known, conclude(known), path)
     return path.as_uri()
@@ -41,16 +30,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_everyone_can_read_it(
     page: Any, report: str, size: Any, opened: bool, console: list[str], tmp_path: Path
 ) -> None:
-    axe = pytest.importorskip(
-        "axe_playwright_python", reason="needs axe-core: pip install 'perflib-jupyter[dev]'"
-    )
     page.set_viewport_size(size)
     page.goto(report)
     page.screenshot(path=tmp_path / "first.png")
     if opened:
         page.evaluate(_OPEN)
-    page.evaluate((Path(axe.__path__[0]) / "axe.min.js").read_text())  # the page's policy: no tag
-    assert page.evaluate(_VIOLATIONS) == []
+    assert inaccessible(page) == []
     assert page.evaluate(_WIDE) <= size["width"]  # nothing is cut off, or scrolls sideways
     assert console == []
 
@@ -65,16 +50,6 @@ def test_the_first_screen_has_the_verdict_and_the_portrait(page: Any, report: st
     assert picture.bounding_box()["y"] < 900
     assert page.locator("details").first.get_attribute("open") is None
     assert page.locator("details figure").first.is_hidden()
-
-
-def test_without_scripts_a_step_unfolds_by_its_summary(page: Any, report: str) -> None:
-    page.goto(report)
-    assert page.locator("script").count() == 0
-    first = page.locator("details").first
-    first.locator("summary").focus()
-    page.keyboard.press("Enter")
-    first.get_by_text("What it found").wait_for()
-    assert first.locator("figure img").first.evaluate("(image) => image.naturalWidth > 0")
 
 
 def test_on_paper_steps_are_unfolded_and_tables_fit(page: Any, report: str) -> None:

@@ -17,10 +17,7 @@ from perflib.lab.threads.standalone import write_html
 from tests.browser.notebooks import errors, open_notebook, run_all, write_notebook
 from tests.instruments.threads.made import recording_of
 
-_TOP = Path(__file__).parents[2]
-_CELL = f"""
-import sys
-sys.path.insert(0, {str(_TOP)!r})
+_CELL = """
 from pathlib import Path
 from perflib.lab.threads.views import thread_view
 from tests.instruments.threads.made import recording_of
@@ -31,9 +28,9 @@ for i in range(5):
 recording = recording_of(
     Path("recording"),
     [[(0, 100 * MS, 0)], sorted(waits)] + [[(0, 100 * MS, 3)]] * 10,
-    names=["main", "<b>x</b>\\x1b"] + [f"idle-{{i}}" for i in range(10)],
+    names=["main", "<b>x</b>\\x1b"] + [f"idle-{i}" for i in range(10)],
     samples=[(50 * MS, 0, 4, 100 * MS)],
-    meta={{"cpus": 2}},
+    meta={"cpus": 2},
 )
 view = thread_view(recording, rows_per_page=5)
 view

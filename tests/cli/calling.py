@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from perflib.cli import main
+from perflib import experiments
+from perflib.cli import main, measure
+from perflib.cli.output import Wanted
 
 
 def call(*words: str) -> int:
@@ -14,3 +18,16 @@ def call(*words: str) -> int:
     code = end.value.code
     assert isinstance(code, int)
     return code
+
+
+def would_measure(experiment: str, patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a command gives an experiment that measures nothing; ``words`` are those of -p."""
+    seen: dict[str, Any] = {}
+
+    def measured(name: str, given: dict[str, Any], wanted: Wanted, *_: object) -> None:
+        assert name == experiment
+        seen.update(given, words=wanted.assignments)
+        experiments.get(name).params(given)
+
+    patch.setattr(measure, "measured", measured)
+    return seen

@@ -15,11 +15,11 @@ import pytest
 
 from perflib import experiments, kernels
 from perflib.cli import build as command
-from perflib.cli import main
 from perflib.framework.jobs import copies_for
 from perflib.kernels.levels import BASELINE, levels_here
 from perflib.store import paths
 from perflib.store.run_files import load
+from tests.cli import calling
 
 # What describes a machine and watches its cores.
 ALWAYS = ("cpuid", "perf_counters", "core_probe")
@@ -33,11 +33,9 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
     """Exit status, standard output and standard error of a command, lines joined."""
 
     def called(*words: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as end:
-            main([str(word) for word in words])
+        code = calling.call(*map(str, words))
         out, err = capsys.readouterr()
-        assert isinstance(end.value.code, int)
-        return end.value.code, " ".join(out.split()), " ".join(err.split())
+        return code, " ".join(out.split()), " ".join(err.split())
 
     return called
 

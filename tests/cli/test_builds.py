@@ -148,15 +148,14 @@ def test_builds_that_crash_or_differ_are_named_before_the_rounds(
 def test_where_perf_cannot_sample_it_is_said_before_measuring(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(shutil, "which", _without_perf(shutil.which))
+    which = shutil.which
+    monkeypatch.setattr(
+        shutil, "which", lambda name, *_, **__: None if name == "perf" else which(name)
+    )
     assert call("compare-builds", "--functions", "/bin/true", "/bin/true") == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "functions cannot be compared: perf is not installed" in said
     assert "as a whole" in said
-
-
-def _without_perf(which: Any) -> Any:
-    return lambda name, *rest, **more: None if name == "perf" else which(name, *rest, **more)
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")

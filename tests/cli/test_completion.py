@@ -107,24 +107,17 @@ def completions(*questions: tuple[list[str], str]) -> tuple[list[str], list[str]
 
 def test_completion_imports_nothing_heavy() -> None:
     cases = [
-        (["perflib", "run", "kv_"], ["kv_per_core"]),
-        (["perflib", "run", "kv_per_core", "-p", "eve"], ["events="]),
-        (["perflib", "show", "kv"], [OLD]),
+        ("perflib run kv_", ["kv_per_core"]),
+        ("perflib run kv_per_core -p eve", ["events="]),
+        ("perflib show kv", [OLD]),
         # bash parts words at the sign of equality
-        (
-            ["perflib", "run", "kv_per_core", "-p", "job", "="],
-            ["kernel", "program", "pythia", "command"],
-        ),
-        (["perflib", "run", "kv_per_core", "-p", "job", "=", "pro"], ["program"]),
-        (["perflib", "run", "kv_per_core", "-p", "seed", "=", "3", "-p", "eve"], ["events="]),
+        ("perflib run kv_per_core -p job =", ["kernel", "program", "pythia", "command"]),
+        ("perflib run kv_per_core -p job = pro", ["program"]),
+        ("perflib run kv_per_core -p seed = 3 -p eve", ["events="]),
     ]
-    shells = [
-        "zsh",
-        "fish",
-        *(["bash"] if shutil.which("bash") else []),
-    ]  # its version is looked at
+    shells = ["zsh", "fish", *filter(shutil.which, ["bash"])]  # bash's version is looked at
     outputs, heavy = completions(
-        *((words, "bash_complete") for words, _ in cases),
+        *((words.split(), "bash_complete") for words, _ in cases),
         *((["perflib"], f"{shell}_source") for shell in shells),
     )
     assert heavy == []

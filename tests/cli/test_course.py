@@ -6,11 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
 from perflib.batch import batch
-from perflib.cli import cli
 from perflib.course.build import handouts
 from perflib.framework import recordings
 from perflib.store.paths import notebooks_dir
@@ -23,25 +21,6 @@ def printed_json(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 # --- course --------------------------------------------------------------------------------------
-
-
-def test_every_command_of_a_course_has_short_help_and_examples() -> None:
-    with click.Context(cli, info_name="perflib", **cli.context_settings) as top:
-        group = cli.get_command(top, "course")
-        assert isinstance(group, click.Group)
-        context = click.Context(group, info_name="course", parent=top)
-        assert group.list_commands(context) == ["list", "build", "mystery", "fix"]
-        for name in group.list_commands(context):
-            command = group.get_command(context, name)
-            assert command is not None
-            short = command.get_short_help_str(60)
-            assert short.endswith("."), short
-            assert not short.endswith("..."), short
-            below = click.Context(command, info_name=name, parent=context, max_content_width=80)
-            text = command.get_help(below)
-            assert f"perflib course {name}" in text
-            assert not too_wide(text)
-            assert {"-q", "-v"} <= {one for param in command.params for one in param.opts}
 
 
 def test_the_lessons_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,14 +9,17 @@ from pathlib import Path
 import click
 import pytest
 
+import perflib as pl
 from perflib.cli import cli
 from perflib.experiments import get
 from perflib.store import config
+from tests.cli.calling import call
 from tests.cli.columns import too_wide
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
 COMMANDS = cli.list_commands(click.Context(cli))
+OF_A_COURSE = ["course list", "course build", "course mystery", "course fix"]
 
 
 def in_code() -> set[str]:
@@ -40,24 +43,24 @@ def test_the_example_of_a_configuration_file_is_one(
     file.write_text(found[1])
     monkeypatch.setenv("PERFLIB_CONFIG", str(file))
     assert config.files()[0].content == tomllib.loads(found[1])
-    made = pl_params("night")
+    made = pl.experiment("kv_per_core").params(preset="night").model_dump()
     assert (made["events"], made["cores"], made["budget_s"]) == (100, [0, 1, 2, 3], 3600)
 
 
-def pl_params(preset: str) -> dict[str, object]:
-    import perflib as pl
-
-    return pl.experiment("kv_per_core").params(preset=preset).model_dump()
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_has_examples_and_fits(name: str) -> None:
-    with click.Context(cli, info_name="perflib", **cli.context_settings) as top:
-        command = cli.get_command(top, name)
+def helped(words: str) -> tuple[click.Command, str]:
+    """A command, and its help in a terminal of 80 columns."""
+    context = click.Context(cli, info_name="perflib", **cli.context_settings)
+    for name in words.split():
+        assert isinstance(context.command, click.Group)
+        command = context.command.get_command(context, name)
         assert command is not None
-        text = command.get_help(
-            click.Context(command, info_name=name, parent=top, max_content_width=80)
-        )
+        context = click.Context(command, info_name=name, parent=context, max_content_width=80)
+    return context.command, context.get_help()
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *OF_A_COURSE])
+def test_help_has_examples_and_fits(name: str) -> None:
+    command, text = helped(name)
     _, sign, examples = text.partition("Examples:\n")
     assert sign
     assert f"perflib {name}" in examples
@@ -69,24 +72,17 @@ def test_help_has_examples_and_fits(name: str) -> None:
     for option in command.params:
         if isinstance(option, click.Option):
             assert option.help, option.name
+    assert {"-q", "-v"} <= {one for option in command.params for one in option.opts}
 
 
 def test_defaults_are_shown() -> None:
-    with click.Context(cli, info_name="perflib", **cli.context_settings) as top:
-        command = cli.get_command(top, "report")
-        assert command is not None
-        context = click.Context(command, info_name="report", parent=top)
-        assert "[default: report.html]" in command.get_help(context)
+    assert "[default: report.html]" in helped("report")[1]
 
 
 def test_both_ways_to_say_how_much(capsys: pytest.CaptureFixture[str]) -> None:
-    from perflib.cli import main
-
     said = []
     for words in (("-q", "list"), ("list", "-q"), ("-v", "list", "-q"), ("list", "-v")):
-        with pytest.raises(SystemExit) as end:
-            main(words)
-        assert end.value.code == 0
+        assert call(*words) == 0
         said.append(capsys.readouterr().out)
     quietly, again, last, verbosely = said
     assert quietly == again == last

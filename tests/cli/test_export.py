@@ -9,8 +9,7 @@ import pytest
 
 from perflib.store import run_files
 from tests.cli.calling import call
-
-RUNS = Path(__file__).parents[1] / "data" / "runs"
+from tests.stored import RUNS
 
 
 def test_runs_are_exported_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,14 +11,9 @@ import pytest
 from perflib.cli import cli
 
 
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    calls: list[list[str]] = []
-    monkeypatch.setattr(os, "execv", lambda _, argv: calls.append(argv))
-    return calls
-
-
-def test_it_begins_with_the_start_page(started: list[list[str]], tmp_path: Path) -> None:
+def test_it_begins_with_the_start_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda _, argv: started.append(argv))
     done = click.testing.CliRunner().invoke(cli, ["lab", str(tmp_path / "mine"), "--port=9"])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "mine" / "home.ipynb").is_file()

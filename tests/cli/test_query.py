@@ -14,8 +14,7 @@ from perflib.experiments import get
 from perflib.model.run import Run
 from perflib.store import run_files
 from tests.cli.calling import call
-
-RUNS = Path(__file__).parents[1] / "data" / "runs"
+from tests.stored import RUNS
 
 
 @pytest.fixture(autouse=True)
@@ -64,15 +63,8 @@ def test_mistakes_are_sentences(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("query", "SELECT 1") == 2
     assert "no runs are saved in" in capsys.readouterr().err
     saved()
-    for sql, said in {
-        "SELECT clam FROM findings": "findings has run, experiment",
-        "DROP TABLE runs": "a query is one SELECT",
-        "SELECT * FROM '/etc/hostname'": "the query fails",
-    }.items():
-        assert call("query", sql) == 2
-        error = capsys.readouterr().err
-        assert said in error
-        assert "Traceback" not in error
+    assert call("query", "DROP TABLE runs") == 2
+    assert "a query is one SELECT" in capsys.readouterr().err
 
 
 def test_without_sql_the_tables_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from perflib.cli import measure as measure_command
-from perflib.cli.output import Wanted
 from perflib.experiments import get
 from perflib.store.run_files import load, runs, runs_dir
-from tests.cli.calling import call
+from tests.cli.calling import call, would_measure
 from tests.instruments.perf.test_recorder import needs_perf
 
 EVENT = get("event_profile")
@@ -23,15 +21,7 @@ BURN = "import time; t = time.process_time()\nwhile time.process_time() < t + {}
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What would be measured."""
-    seen: dict[str, Any] = {}
-
-    def measured(name: str, given: dict[str, Any], wanted: Wanted, *_: object) -> None:
-        assert name == "event_profile"
-        seen.update(given, words=wanted.assignments)
-        EVENT.params(given)
-
-    monkeypatch.setattr(measure_command, "measured", measured)
-    return seen
+    return would_measure("event_profile", monkeypatch)
 
 
 @pytest.mark.parametrize(

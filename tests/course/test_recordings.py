@@ -33,12 +33,13 @@ def given(machine: str = "intel-guest", tag: str = "", **params: Any) -> Run:
 # --- which is given ------------------------------------------------------------------------------
 
 
-def test_the_run_with_the_same_parameters_is_given() -> None:
+def test_the_run_with_the_same_parameters_and_tag_is_given() -> None:
     assert given().params["code_kib"] == KV.params({}).model_dump()["code_kib"]
     exercise = given(code_kib=128, tag="exercise")
     assert exercise.params["code_kib"] == 128
-    assert exercise.provenance["tag"] == "exercise"
     assert given(code_kib=128).id == exercise.id  # there is no other
+    assert given(tag="exercise").provenance["tag"] == "exercise"
+    assert given().provenance.get("tag") != "exercise"
 
 
 @pytest.mark.parametrize("path", sorted(notebooks_dir().rglob("*.ipynb")), ids=lambda p: p.stem)
@@ -54,13 +55,6 @@ def test_conditions_need_not_be_those_recorded() -> None:
     assert given(budget_s=1.0, seed=77, cores=[0, 1]).id in {
         one.path.stem for one in EVERY if one.experiment == "kv_per_core"
     }
-
-
-def test_the_tag_chooses_among_runs_with_the_same_parameters() -> None:
-    plain, exercise = given(), given(tag="exercise")
-    assert plain.provenance.get("tag") != "exercise"
-    assert exercise.provenance["tag"] == "exercise"
-    assert plain.id != exercise.id
 
 
 @pytest.mark.parametrize(

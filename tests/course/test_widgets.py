@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from perflib.course.items import Choice
 from perflib.course.widgets import Guess, Question
-from perflib.course.worksheet import Checked, Lab
+from perflib.course.worksheet import Checked
 from perflib.model.errors import UserError
-from tests.course.test_worksheet import LESSON
 
 ITEM = Choice(
     name="4",
@@ -76,21 +71,3 @@ def test_a_question_answers_when_something_is_chosen() -> None:
     assert "&lt;no&gt;" in asked.said.value
     assert "try &lt;b&gt;" in asked.said.value
     assert "&lt;b&gt;" in asked.children[0].value
-
-
-def test_a_lab_hears_of_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
-    lab = Lab(LESSON)
-    field = lab.predict("reach", unit="KiB")
-    assert isinstance(field, Guess)
-    field.field.value = "64"
-    field.button.click()
-    assert lab.guess("reach") == 64
-    field.field.value = "x"
-    field.button.click()
-    assert "is no number" in field.said.value
-    assert lab.guess("reach") == 64
-    question = lab.ask("4")
-    question.options.value = "b"
-    question.button.click()
-    assert dict(lab.score().set_index("name")["points"])["4"] == 1.0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,8 @@ from matplotlib.figure import Figure
 from perflib import experiments
 from perflib.lab.theme import themed
 from perflib.store.run_files import load
+from tests.stored import RUNS
 
-RUNS = Path(__file__).parents[1] / "data" / "runs"
 EXPECTED = RUNS / "shown.json"
 _OPTIONAL = {"topdown"}  # libpfm4 has its names, where it is installed
 

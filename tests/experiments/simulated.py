@@ -13,17 +13,14 @@ def samples(
     rounds: int = 60,
     events: int = 20,
     slow: dict[int, float] | None = None,
-    slow_events: tuple[int, ...] = (),
     burst_share: dict[int, float] | None = None,
-    burst_s: float = 3.0,
     drift: float = 0.2,
     noise: float = 0.02,
 ) -> pd.DataFrame:
     """Rows as ``kv_per_core`` makes them; 100 ms a turn.
 
-    ``slow``: a core's slowdown, of all events or of ``slow_events``. ``burst_share``: the share of
-    time in which a core takes twice as long, in bursts of ``burst_s``. ``drift``: how much slower
-    the whole machine is at the end.
+    ``slow``: a core's slowdown. ``burst_share``: the share of time in which a core takes twice as
+    long, in bursts of three seconds. ``drift``: how much slower the whole machine is at the end.
     """
     generator = np.random.default_rng(seed)
     cost_ns = generator.lognormal(0, 1, events)
@@ -31,15 +28,14 @@ def samples(
     slow, burst_share = slow or {}, burst_share or {}
     total_s = rounds * cores * 0.1
     bursts = {
-        cpu: bursts_of(generator, share, burst_s, 3 * total_s) for cpu, share in burst_share.items()
+        cpu: bursts_of(generator, share, 3.0, 3 * total_s) for cpu, share in burst_share.items()
     }
     now_s = 0.0
     parts = []
     for round_ in range(rounds):
         for position, cpu in enumerate(generator.permutation(cores)):
             factor = np.full(events, 1 + drift * now_s / total_s)
-            hit = np.isin(np.arange(events), slow_events) if slow_events else slice(None)
-            factor[hit] *= 1 + slow.get(int(cpu), 0.0)
+            factor *= 1 + slow.get(int(cpu), 0.0)
             if any(begin <= now_s < end for begin, end in bursts.get(int(cpu), [])):
                 factor *= 2
             time_ns = cost_ns * factor * np.exp(generator.normal(0, noise, events))
@@ -85,7 +81,6 @@ def bracketed(
     busy: dict[int, float] | None = None,
     taken: dict[int, float] | None = None,
     stolen: dict[int, float] | None = None,
-    process: float = 0.004,
     unseen: dict[int, float] | None = None,
 ) -> pd.DataFrame:
     """Rows as ``kv_per_core`` makes them between probes: slices of events, cores by turns.
@@ -93,10 +88,9 @@ def bracketed(
     ``slow``: how much longer a core takes in itself. ``clock``: how much longer its cycles are.
     ``busy``: the share of time in which its sibling works, in bursts of 5 to 500 ms, at a cost
     that differs from burst to burst; 0: never, 1: always. ``taken``, ``stolen``: the share of the
-    wall time of other tasks and of the hypervisor, in slices of 3 and 1 ms. ``process``: how much
-    processes, which live for three seconds, differ. ``unseen``: the share of time in which samples
-    take 6 % longer though probes do not, in bursts of three seconds. A timer's tick costs 15 us
-    each 4 ms.
+    wall time of other tasks and of the hypervisor, in slices of 3 and 1 ms. ``unseen``: the
+    share of time in which samples take 6 % longer though probes do not, in bursts of three seconds.
+    Processes, which live for three seconds, differ by 0.4 %. A timer's tick costs 15 us each 4 ms.
     """
     generator = np.random.default_rng(seed)
     slow, clock, busy = slow or {}, clock or {}, busy or {}
@@ -112,7 +106,7 @@ def bracketed(
     while now_ns < seconds * 1e9:
         for cpu in map(int, generator.permutation(cores)):
             if now_ns - born[cpu][0] > 3e9:
-                born[cpu] = (now_ns, generator.normal(0, process))
+                born[cpu] = (now_ns, generator.normal(0, 0.004))
             begin_ns = now_ns
             cpu_ns = costs * (1 + slow.get(cpu, 0.0)) * (1 + clock.get(cpu, 0.0))
             cpu_ns = cpu_ns * np.exp(born[cpu][1] + generator.normal(0, 0.004, costs.shape))

@@ -15,8 +15,8 @@ from perflib.experiments.importing import import_runs
 from perflib.model.errors import MeasurementError
 from perflib.store import run_files
 from tests.disk import files_no_larger_than
+from tests.stored import RUNS
 
-RUNS = Path(__file__).parents[1] / "data" / "runs"
 RUN = "kv_per_core-20260101-000000-node17-7aaaaaaaaa"
 
 

@@ -10,7 +10,6 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,7 +35,6 @@ from tests.experiments.memory_load import load_samples
 from tests.experiments.simulated import bracketed
 from tests.experiments.simulated import samples as kv_samples
 from tests.experiments.threads import thread_samples
-from tests.slow import mostly_slow
 
 _FACTORS = (0.01, 0.1, 0.5, 2.0, 10.0, 100.0, np.nan)  # NaN: the sample is missing
 _TRIES, _QUICK_TRIES = 30, 7
@@ -167,8 +165,8 @@ def check(name: str, tries: int) -> None:
             assert anomalies(name, run, table) == set(), (place, number, what)
 
 
-@pytest.mark.parametrize("name", mostly_slow(list(NULLS), ("machine", "numa")))
-def test_null_a_bad_sample_supports_no_anomaly(name: Any) -> None:
+@pytest.mark.parametrize("name", ["machine", "numa"])
+def test_null_a_bad_sample_supports_no_anomaly(name: str) -> None:
     check(name, _QUICK_TRIES)
 
 

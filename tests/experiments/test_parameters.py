@@ -21,16 +21,12 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"offsets": [0, 6]}, "parameter 'offsets'"),
         ({"offsets": "8"}, "parameter 'offsets'"),
         ({"offsets": [0, -4]}, "parameter 'offsets'"),
-        ({"functions": "convolution,kopy"}, "parameter 'functions'"),
         ({"elements": [4]}, "parameter 'elements'"),
-        ({"levels": "O1"}, "parameter 'levels'"),
-        ({"orders": "diagonal"}, "parameter 'orders'"),
     ],
     "allocators": [
         ({"sizes": []}, "parameter 'sizes'"),
         ({"sizes": "0"}, "parameter 'sizes'"),
         ({"timed_sizes": [1022]}, "parameter 'timed_sizes'"),
-        ({"functions": "copy,kopy"}, "parameter 'functions'"),
     ],
     "code_segment": [
         ({"backings": ","}, "parameter 'backings'"),
@@ -47,7 +43,6 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     "contention": [
         ({"kinds": "tiket"}, "kinds: unknown kind 'tiket': did you mean 'ticket'"),
         ({"kinds": "all,mcs"}, "kinds: unknown kind 'all'"),
-        ({"kinds": []}, "parameter 'kinds'"),
     ],
     "count": [
         ({"job": "running"}, "go together"),
@@ -57,7 +52,6 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "counters": [
         ({"jobs": "0,1"}, "greater than or equal to 1"),
-        ({"jobs": ""}, "at least 1 item"),
         ({"jobs": "two"}, "valid integer"),
         ({"sets": "sofware"}, "did you mean 'software'"),
         ({"job": "command"}, "go together"),
@@ -71,7 +65,6 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "erasure_coding": [
         ({"implementations": "ours_tabel"}, "did you mean 'ours_table'"),
-        ({"implementations": []}, "parameter 'implementations'"),
         ({"layouts": "staggered"}, "it takes 'staggered' and another one"),
         ({"layouts": "aligned,shifted"}, "it takes 'staggered' and another one"),
         ({"layouts": "aligned,stagered"}, "did you mean 'staggered'"),
@@ -95,7 +88,6 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"event": "abc"}, "events of job=program have numbers from 0: event='abc' is none"),
         ({"job": "pythia", "event": "-1"}, "of job=pythia .* event='-1'"),
         ({"event": "7|x"}, "events of job=program have numbers from 0: event='7|x'"),
-        ({"event": True}, "'event': True: Input should not be true or false"),
         ({"costlier_core": 1, "job": "pythia"}, "costlier_core needs job=program"),
         ({"sampled_event": "cycles,instructions"}, "is several: their samples cannot be added"),
         ({"sampled_event": "{cycles,cycles}"}, "is several"),
@@ -107,8 +99,6 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"job_command": "x"}, "go together"),
         ({"job_begin": "(unclosed"}, "unclosed"),
         ({"job_begin": "no group"}, "event"),
-        ({"cores": "0-x"}, "CPU list"),
-        ({"settings": "thp"}, "NAME=VALUE"),
         ({"settings": {"tph": "always"}}, "did you mean 'thp'"),
     ],
     "memory_levels": [
@@ -118,15 +108,11 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "memory_load": [
         ({"kinds": "tirad"}, "kinds: unknown kind 'tirad': did you mean 'triad'"),
-        ({"kinds": []}, "parameter 'kinds'"),
         ({"rates": [0]}, "parameter 'rates'"),
         ({"rates": "100"}, "parameter 'rates'"),
-        ({"rates": [True]}, "parameter 'rates'"),
     ],
     "bracketed": [
         ({"job": "command"}, "go together"),
-        ({"job_command": "ls"}, "go together"),
-        ({"threshold_percent": 0}, "parameter 'threshold_percent'"),
     ],
     "random_calls": [
         ({"functions": 1 << 20, "function_bytes": 128}, "128 MiB of code; 64 MiB is the most"),
@@ -136,9 +122,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"parts": ["cache"]}, "parts='cache' is none"),
         ({"parts": ["caches", "caches"]}, "names one twice"),
         ({"parts": ["line"]}, "parts='line' is none: caches, TLBs, lines"),
-        ({"geometries": []}, "geometries"),
         ({"job": "command"}, "go together"),
-        ({"job_command": "ls"}, "go together"),
     ],
     "threads": [
         ({"job": "running"}, "job=running and job_pid=... go together"),
@@ -148,25 +132,19 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "sharing": [
         ({"resources": ["port"]}, "did you mean 'ports'|resource"),
-        ({"alternate_ms": 1}, "alternate_ms"),
         ({"alternations": 20}, "400 ms .*300 ms is the most"),
     ],
     "sensitivity": [
         ({"job": "command"}, "go together"),
-        ({"job_command": "ls"}, "go together"),
         ({"traffic": [0]}, "traffic"),
         ({"occupied": [120]}, "occupied"),
-        ({"traffic_kind": "reads"}, "traffic_kind"),
         ({"response": "event"}, "our own jobs write no log"),
         ({"functions": True}, "functions are those of all of a job=command"),
         ({"job_begin": "no group"}, "job_begin, job_end: .*lacks the named group 'event'"),
-        ({"job": "triadd"}, "job"),
     ],
     "correctness": [
         ({"classes": "avx3"}, "unknown class 'avx3': did you mean 'avx2' or 'avx512'"),
         ({"states": ["worm"]}, "unknown state 'worm': did you mean 'warm'"),
-        ({"classes": []}, "parameter 'classes'"),
-        ({"class_ms": 0}, "parameter 'class_ms'"),
     ],
     "what_if": [
         ({"job": "command"}, "go together"),

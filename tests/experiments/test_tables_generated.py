@@ -165,12 +165,3 @@ def test_null_a_clock_that_stands_still_is_no_evidence(name: str) -> None:
             for finding in found
             if finding.verdict != "inconclusive" and not finding.of.counted
         ]
-
-
-def test_the_golden_tables_themselves_give_verdicts() -> None:
-    verdicts = {
-        finding.verdict
-        for name in ("kv_per_core", "alias_offsets")
-        for finding in analysed(name, golden(name).samples) or []
-    }
-    assert verdicts - {"inconclusive"}

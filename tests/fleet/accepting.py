@@ -6,7 +6,6 @@ stands in ``PERFLIB_TEST_NODES``, a file of JSON, by the node's name in Slurm.
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import sys
@@ -77,24 +76,15 @@ def save_farm(nodes: int = 6, days: int = 2, names: tuple[str, ...] = ("kv_per_c
                 save(run, reported=get(name).reported(run))
 
 
-class Measures:
-    """Takes the place of `Experiment.measure`: what a node of this kind would measure."""
+def measuring(patch: pytest.MonkeyPatch, shown: Node, name: str = "new") -> None:
+    """From now on experiments measure what a node of this kind would."""
+    times: dict[str, int] = {}
 
-    def __init__(self, shown: Node, name: str = "new") -> None:
-        self.shown, self.name, self.times = shown, name, dict[str, int]()
+    def measure(experiment: Experiment, *_: Any, **__: Any) -> Run:
+        number = times[experiment.name] = times.get(experiment.name, -1) + 1
+        return a_run(experiment.name, name, shown, number, "2026-11-20T00:00:00+00:00", seed=99)
 
-    def __call__(self, experiment: Experiment, *_: Any, **__: Any) -> Run:
-        number = self.times[experiment.name] = self.times.get(experiment.name, -1) + 1
-        start = "2026-11-20T00:00:00+00:00"
-        return a_run(experiment.name, self.name, self.shown, number, start, seed=99)
-
-    def install(self, patch: pytest.MonkeyPatch) -> None:
-        """From now on experiments measure that."""
-        patch.setattr(Experiment, "measure", functools.partialmethod(_measured, self))
-
-
-def _measured(experiment: Experiment, measures: Measures, *_: Any, **__: Any) -> Run:
-    return measures(experiment)
+    patch.setattr(Experiment, "measure", measure)
 
 
 def _main() -> None:
@@ -103,7 +93,7 @@ def _main() -> None:
     node = os.environ.get("SLURMD_NODENAME", "new")
     given = json.loads(Path(os.environ["PERFLIB_TEST_NODES"]).read_text())
     with pytest.MonkeyPatch.context() as patch:
-        Measures(replace(Node(), **given.get(node, {})), node).install(patch)
+        measuring(patch, replace(Node(), **given.get(node, {})), node)
         main(sys.argv[1:])
 
 

@@ -17,12 +17,11 @@ from perflib.fleet import acceptance
 from perflib.fleet.acceptance import BATTERY, accept
 from perflib.fleet.plan import open_plan
 from perflib.fleet.reference import Reference, open_reference
-from perflib.framework.experiment import Experiment
 from perflib.model.errors import UserError
 from perflib.store.export import export
 from perflib.store.run_files import load, runs
 from tests.cli.calling import call
-from tests.fleet.accepting import Measures, Node, save_farm
+from tests.fleet.accepting import Node, measuring, save_farm
 
 PROCESSOR = "Intel(R) Xeon(R) Processor"
 
@@ -37,8 +36,7 @@ def new(monkeypatch: pytest.MonkeyPatch) -> Given:
     def set_(**shown: Any) -> None:
         machine = {"hostname": "new", "processor": PROCESSOR, "architecture": "x86_64"}
         monkeypatch.setattr("perflib.machine.describe.describe", lambda: machine)
-        measures = Measures(Node(**shown))
-        measures.install(monkeypatch)
+        measuring(monkeypatch, Node(**shown))
 
     set_()
     return set_
@@ -261,22 +259,6 @@ def test_a_farm_without_runs_to_compare() -> None:
     save_farm(nodes=2, days=1, names=("code_segment",))
     with pytest.raises(UserError, match=r"has runs of code_segment alone.*fleet plan --acceptance"):
         accept("store")
-
-
-@pytest.mark.usefixtures("farm", "new")
-def test_one_cpu_of_many_is_compared_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cpuset of one core: it has no others, and its own level is compared with theirs."""
-    measures = Measures(Node())
-
-    def first_core(*args: Any, **kwargs: Any) -> Any:
-        run = measures(*args, **kwargs)
-        run.samples = run.samples[run.samples["cpu"] == 0]
-        return run
-
-    monkeypatch.setattr(Experiment, "measure", first_core)
-    found = accept("store")
-    assert found.verdict == "accepted"
-    assert set(found.table["kind"]) == {"node"}
 
 
 def test_a_simulated_farm() -> None:

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from perflib.fleet.analysis.acceptance import compare_node
+from tests.stats.simulated import at_most
 
 Floats = NDArray[np.float64]
 DAY = pd.Timestamp("2026-03-02", tz="UTC")
@@ -101,16 +101,11 @@ def beyond(log: Floats) -> pd.Series[Any]:
     return shown[0] & shown[1]
 
 
-def at_most(share: float, trials: int) -> int:
-    """So many or fewer in 999 of 1,000 test runs, if it happens to this share."""
-    return int(binom.ppf(0.999, trials, share))
-
-
 @pytest.mark.parametrize("noise", NOISES)
 def test_healthy_nodes_are_rarely_refused(noise: str) -> None:
     found = [beyond(Model(noise=noise).logs(np.random.default_rng(seed))) for seed in range(30)]
-    assert sum(one[-1] for one in found) <= at_most(0.01, len(found))
-    assert sum(one.drop(-1).any() for one in found) <= at_most(0.01, len(found))
+    assert sum(one[-1] for one in found) <= at_most(len(found), 0.01)
+    assert sum(one.drop(-1).any() for one in found) <= at_most(len(found), 0.01)
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -162,7 +157,7 @@ def test_what_days_do_to_all_widens_the_interval() -> None:
     for seed in range(20):
         calm = Model(nodes=12, cores=4, days=5, hall=0.01)
         refused += beyond(calm.logs(np.random.default_rng(seed)))[-1]
-    assert refused <= at_most(0.01, 20)
+    assert refused <= at_most(20, 0.01)
 
 
 def test_other_settings_and_cores_are_not_compared() -> None:

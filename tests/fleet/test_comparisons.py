@@ -8,21 +8,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import binom
 
 from perflib.fleet.analysis.comparisons import compare_farm
 from perflib.fleet.analysis.simulated import simulated_farm
 from perflib.stats.discoveries import centre, difference, discoveries
 from tests.fleet.farms import ALPHA, NOISES, Healthy, drawn, report, reported, table
+from tests.stats.simulated import at_most
 
 HEALTHY = Healthy()
 SMALL = Healthy(nodes=40, cores=8, models=("A",), rack_of=8)
 REPORTS = 4  # of each noise; 300 nodes each
-
-
-def at_most(share: float, trials: int) -> int:
-    """So many or fewer in 999 of 1,000 test runs, if it happens to this share."""
-    return int(binom.ppf(0.999, trials, share))
 
 
 # --- what a report names -------------------------------------------------------------------------
@@ -31,7 +26,7 @@ def at_most(share: float, trials: int) -> int:
 def test_a_healthy_farm_is_reported_as_healthy() -> None:
     farms = [(noise, seed) for noise in NOISES for seed in range(REPORTS)]
     naming = [farm for farm in farms if len(report(HEALTHY, farm[1], noise=farm[0]))]
-    assert len(naming) <= at_most(ALPHA, len(farms)), naming
+    assert len(naming) <= at_most(len(farms), ALPHA), naming
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -107,7 +102,7 @@ def test_the_interval_of_a_node_holds_its_truth() -> None:
         effects = compare_farm(levels, nodes).effects
         mine = effects[effects["name"].isin(nodes["node"][:3])]
         held += list((mine["effect_low"] <= 2.0) & (mine["effect_high"] >= 2.0))
-    assert len(held) - sum(held) <= at_most(0.05, len(held))
+    assert len(held) - sum(held) <= at_most(len(held), 0.05)
 
 
 def test_nodes_that_differ_for_good_widen_the_threshold() -> None:
@@ -294,4 +289,4 @@ def test_a_difference_of_centres_is_as_certain_as_it_says(noise: str) -> None:
         first, second = (centre(drawn(rng, noise, (size,))) for size in (12, 40))
         found = difference(first, second)
         beyond += abs(found.value / found.error) > 2.06 + 3 / found.freedom
-    assert beyond <= at_most(0.06, 400)
+    assert beyond <= at_most(400, 0.06)

@@ -16,9 +16,9 @@ from perflib.lab.farm import farm
 from perflib.lab.farm_report import write_farm_report
 from perflib.model.run import Run
 from perflib.store import run_files
-from tests.fleet.test_table import home, plan, saved
+from tests.fleet.test_table import plan, saved
 
-__all__ = ["home"]  # a store of its own
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def made(seed: int = 1, wrong: float = 0.0, operations: int = 10**6) -> pd.DataFrame:

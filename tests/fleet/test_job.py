@@ -241,16 +241,6 @@ def test_a_crash(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_what_perflib_says(plan: Plan, home: Path) -> None:
-    shutil.rmtree(plan.folder / "attempts")
-    (plan.folder / "attempts").mkdir()
-    row = replace(only(plan), params={**only(plan).params, "cores": [4000]})
-    told = perform(plan, row)
-    assert told.state == "failed"
-    assert "no CPU 4000" in told.reason
-    assert list((home / "node").iterdir()) == []
-
-
 def test_the_time_limit(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     in_its_place(monkeypatch, "sh", "-c", "sleep 60 & wait")
     row = replace(only(plan), limit_s=1)

@@ -23,13 +23,8 @@ from tests.experiments.correctness.test_opinion import ONCE, TWICE
 from tests.framework.test_wrong import spoiled
 from tests.hostile_names import NAMES, RUNS
 
+pytestmark = pytest.mark.usefixtures("home")
 MACHINE = run_files.load(RUNS / "kv_per_core.parquet").provenance["machine"]
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
 
 
 def saved(host: str, day: int, cpus: Mapping[int, float], **machine: Any) -> str:

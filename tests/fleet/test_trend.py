@@ -13,29 +13,19 @@ from perflib.model.finding import Finding
 CORES = 4
 
 
-def days_of_levels(
-    seed: int,
-    *,
-    step: float = 0.0,
-    core: int | None = None,
-    days: int = 14,
-    per_day: int = 6,
-    at: int = 40,
-) -> pd.DataFrame:
-    """Levels of a machine whose time grows by ``step`` from run ``at`` on, on one core or all."""
+def days_of_levels(seed: int, *, step: float = 0.0, days: int = 14) -> pd.DataFrame:
+    """Levels of a machine, six times a day, whose time grows by ``step`` from run 40 on."""
     rng = np.random.default_rng(seed)
-    n = days * per_day
-    start = pd.Timestamp("2026-03-02 03:00", tz="UTC") + pd.to_timedelta(
-        np.arange(n) * 24 / per_day, unit="h"
-    )
+    n = days * 6
+    hours = pd.to_timedelta(np.arange(n) * 4, unit="h")
+    start = pd.Timestamp("2026-03-02 03:00", tz="UTC") + hours
     busy = (start.hour >= 8) & (start.hour < 17) & (start.day_of_week < 5)
     common = 0.01 * np.arange(n) / n + 0.01 * busy + 0.002 * rng.standard_t(4, n)
     rows = []
     for cpu in range(CORES):
         for setting, level in (("n=64", 100.0), ("n=128", 300.0)):
             logs = common + 0.001 * rng.laplace(size=n)
-            if core is None or core == cpu:
-                logs[at:] += step
+            logs[40:] += step
             rows += [
                 (f"run{i:03}", start[i], cpu, setting, level * np.exp(logs[i])) for i in range(n)
             ]

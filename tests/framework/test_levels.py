@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,8 +13,8 @@ from perflib.framework.levels import levels, levels_table
 from perflib.framework.schema import Column
 from perflib.model.errors import UserError
 from perflib.store import run_files
+from tests.stored import RUNS
 
-RUNS = Path(__file__).parents[1] / "data" / "runs"
 OWN = {
     "layout": {"s", "percent"},
     "sensitivity": {"s"},

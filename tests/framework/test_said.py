@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,7 @@ from perflib.store import run_files
 from tests.disk import files_no_larger_than
 from tests.framework.tiny import Tiny, TinyParams
 from tests.model.made import slower
-
-RUNS = Path(__file__).parents[1] / "data" / "runs"
+from tests.stored import RUNS
 
 
 @pytest.fixture(autouse=True)
@@ -106,11 +104,3 @@ def test_findings_that_cannot_be_kept_say_so() -> None:
     run_files.save(run_files.load(RUNS / "machine.parquet"))
     with files_no_larger_than(100), pytest.raises(MeasurementError, match="cannot be kept in"):
         analyse_runs()
-
-
-def test_findings_are_json_that_every_reader_takes() -> None:
-    for path in sorted(RUNS.glob("*.parquet")):
-        run = run_files.load(path)
-        for text in get(run.experiment).reported(run).values():
-            assert "NaN" not in text
-            assert json.loads(text)["perflib"]

@@ -19,8 +19,8 @@ from perflib.model.run import Run
 from perflib.store.run_files import load, save
 from tests.experiments.judged import made_run
 from tests.experiments.simulated import samples
+from tests.stored import RUNS
 
-RUNS = Path(__file__).parents[1] / "data" / "runs"
 COMPARED = [one for one in experiments.NAMES if experiments.get(one).same_work is not None]
 KV = experiments.get("kv_per_core")
 

@@ -10,7 +10,7 @@ import secrets
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pandas as pd
 import pytest
@@ -24,14 +24,10 @@ from perflib.framework.schema import Column
 from perflib.measure.conditions import Conditions
 from perflib.measure.schedule import Columns, take_rounds
 from perflib.measure.workers import Workers
-from perflib.model.changes import changes
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.store import paths
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 KERNELS = Path(__file__).parents[1] / "kernels_c"
 ARMS = 3
@@ -115,14 +111,6 @@ class Tiny(Experiment):
     def levels(self, run: Run) -> pd.DataFrame:  # noqa: ARG002
         """Nothing to compare machines by."""
         return levels_table([])
-
-    def compare(self, first: Run, second: Run) -> list[Finding]:
-        """Nothing to compare."""
-        return changes(self.analyse(first), self.analyse(second))
-
-    def drawings(self, run: Run) -> dict[str, Callable[[], Figure]]:  # noqa: ARG002
-        """Nothing to see."""
-        return {}
 
 
 def tokens(samples: pd.DataFrame) -> list[str]:

@@ -15,7 +15,7 @@ from perflib.instruments.counters import kernel_names
 from perflib.instruments.joblog.joblog import parse
 from perflib.instruments.joblog.logformat import FORMATS
 from perflib.instruments.perf import script
-from perflib.instruments.perf.data import Field, PerfData
+from perflib.instruments.perf.data import PerfData
 from perflib.instruments.simulators import lines, qemu
 from perflib.instruments.simulators.models import StoreBufferModel, TlbModel
 from perflib.instruments.threads import concurrency, samples, states, waits
@@ -41,6 +41,7 @@ from tests.fuzz.mutate import mutated, mutated_json
 from tests.instruments.perf import perf_files as made
 from tests.instruments.perf.perf_texts import NAMES, RECORDED
 from tests.instruments.threads import made as made_threads
+from tests.instruments.threads.perf.test_events import CLOCK, SWITCH, TRACEPOINTS
 from tests.machine import trees
 
 DATA = Path(__file__).parents[1] / "data"
@@ -80,6 +81,10 @@ def _json(rng: random.Random, data: bytes, _others: Sequence[bytes]) -> bytes:
     return mutated_json(rng, data.decode()).encode()
 
 
+def _after_the_first(rng: random.Random, data: bytes, others: Sequence[bytes]) -> bytes:
+    return data[:1] + mutated(rng, data[1:], others)
+
+
 # --- perf -----------------------------------------------------------------------------------------
 
 
@@ -89,25 +94,8 @@ def _perf_text(folder: Path) -> Parser:
     return Parser(seeds, _file(folder / "perf.txt", script.read), 0.02)
 
 
-_EVENTS = [
-    made.FileEvent(ids=(11, 12), sample_type=made.USUAL | made.RAW, type=2, config=1),
-    made.FileEvent(ids=(51, 52), sample_type=made.USUAL, period=5000),
-]
-_FIELDS = [Field(8 * i, 8, True) for i in range(3)]
-_TRACEPOINTS = Tracepoints(
-    ids={
-        "sched:sched_switch": 1,
-        "sched:sched_waking": 2,
-        "syscalls:sys_enter_futex": 3,
-        "syscalls:sys_exit_futex": 4,
-    },
-    fields={"sched:sched_switch": _FIELDS},
-    state_bits=0xFF,
-)
-
-
 def _perf_file() -> bytes:
-    switch, clock = _EVENTS
+    switch, clock = SWITCH, CLOCK
     records = [made.id_index([(51, 0), (52, 1)])]
     for i in range(8):
         raw = struct.pack("<3q", 100 * (i % 2), i % 3, 100 * (1 - i % 2))
@@ -128,14 +116,14 @@ def _perf_file() -> bytes:
         made.sample(clock, 52, time_ns=99, cpu=1),
         made.finished_round(),
     ]
-    return made.perf_file(_EVENTS, records)
+    return made.perf_file([switch, clock], records)
 
 
 @_parser
 def _perf_data(folder: Path) -> Parser:
     def use(path: Path) -> None:
         with PerfData(path) as data:
-            converted = Converted(data, _TRACEPOINTS)
+            converted = Converted(data, TRACEPOINTS)
             machine = states.StateMachine(start_ns=0, names=data.names, cpus=[0, 1])
             machine.process(100)
             for events in converted.batches():
@@ -147,7 +135,7 @@ def _perf_data(folder: Path) -> Parser:
             tree.mappings(pid)
 
     whole = _perf_file()
-    seeds = [whole, made.perf_file(_EVENTS[1:], [made.comm(_EVENTS[1], b"x", pid=1, tid=1)])]
+    seeds = [whole, made.perf_file([CLOCK], [made.comm(CLOCK, b"x", pid=1, tid=1)])]
     return Parser(seeds, _file(folder / "perf.data", use), 0.008)
 
 
@@ -272,11 +260,8 @@ def _recording(folder: Path) -> Parser:
         finally:
             path.write_bytes(whole[path])
 
-    def mutate(rng: random.Random, data: bytes, others: Sequence[bytes]) -> bytes:
-        return data[:1] + mutated(rng, data[1:], others)
-
     seeds = [bytes([i]) + whole[path] for i, path in enumerate(paths)]
-    return Parser(seeds, use, 0.004, mutate)
+    return Parser(seeds, use, 0.004, _after_the_first)
 
 
 @_parser
@@ -518,10 +503,8 @@ def _kernel_texts(folder: Path) -> Parser:
         finally:
             paths[which].write_bytes(whole[which])
 
-    def mutate(rng: random.Random, data: bytes, others: Sequence[bytes]) -> bytes:
-        return data[:1] + mutated(rng, data[1:], others)
-
-    return Parser([bytes([i]) + one for i, one in enumerate(whole)], use, 0.015, mutate)
+    seeds = [bytes([i]) + one for i, one in enumerate(whole)]
+    return Parser(seeds, use, 0.015, _after_the_first)
 
 
 @_parser

@@ -23,7 +23,7 @@ from perflib.model.errors import MeasurementError, PerflibError, UserError
 from perflib.store import reading, run_files
 from tests.fuzz.mutate import mutated, mutated_json
 from tests.fuzz.mutations import tried
-from tests.fuzz.parsers import DATA, PARSERS, Parser
+from tests.fuzz.parsers import PARSERS, Parser
 from tests.instruments.threads.made import made_recording
 
 
@@ -100,31 +100,21 @@ READERS: dict[str, Callable[[Path], object]] = {
 }
 
 
-def as_directory(path: Path) -> None:
-    path.mkdir()
+INSTEAD: dict[str, Callable[[Path], object]] = {
+    "directory": Path.mkdir,
+    "pipe": os.mkfifo,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "empty": Path.touch,
+}
 
 
-def as_pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def as_device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def as_empty(path: Path) -> None:
-    path.touch()
-
-
-@pytest.mark.parametrize("instead", [as_directory, as_pipe, as_device, as_empty])
+@pytest.mark.parametrize("instead", INSTEAD)
 @pytest.mark.parametrize("name", READERS)
-def test_something_else_in_a_files_place(
-    tmp_path: Path, name: str, instead: Callable[[Path], None]
-) -> None:
+def test_something_else_in_a_files_place(tmp_path: Path, name: str, instead: str) -> None:
     """Nobody writes to the pipe, and the device has no end: neither is waited for."""
-    if (name, instead) == ("perf.txt", as_pipe):
+    if (name, instead) == ("perf.txt", "pipe"):
         pytest.skip("a text may come through a pipe: its reader waits for who writes it")
-    instead(tmp_path / name)
+    INSTEAD[instead](tmp_path / name)
     with pytest.raises(PerflibError, match=r"\w+ \w+"):
         READERS[name](tmp_path / name)
 
@@ -213,18 +203,10 @@ def test_ids_that_every_event_of_a_file_names(tmp_path: Path) -> None:
 def test_a_recording_that_names_what_it_has_not(tmp_path: Path) -> None:
     from perflib.instruments.threads import samples, waits
 
-    made = made_recording(tmp_path / "one", threads=3, seconds=0.1, per_second=200)
     for field, read in (("lock", waits.lock_waits), ("stack", samples.wait_samples)):
-        changed = np.load(tmp_path / "one" / "intervals.npy")
+        made = made_recording(tmp_path / field, threads=3, seconds=0.1, per_second=200)
+        changed = np.load(made.folder / "intervals.npy")
         changed[field][changed["lock"] >= 0] = 10**6
-        np.save(tmp_path / "one" / "intervals.npy", changed)
+        np.save(made.folder / "intervals.npy", changed)
         with pytest.raises(UserError, match=f"it names {field} 1000000 of"):
             read(Recording.open(made.folder))
-        changed[field] = -1
-        np.save(tmp_path / "one" / "intervals.npy", changed)
-        made_recording(tmp_path / "one", threads=3, seconds=0.1, per_second=200)
-
-
-def test_the_runs_of_the_tests_are_as_perflib_saves_them() -> None:
-    for path in sorted((DATA / "runs").glob("*.parquet")):
-        assert len(reading.read_run(path).samples)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from perflib.experiments.code_size.claims import KNEE, SLOWER_L1I_MISSES
+from perflib.experiments.code_size.claims import SLOWER_L1I_MISSES
 from perflib.experiments.event_profile.claims import FOOTPRINT
 from perflib.experiments.kv_per_core.claims import (
     CLOCK,
@@ -79,10 +79,10 @@ def wrong_once(*cpus: int) -> Finding:
     return wrong(*cpus, verdict="inconclusive", code="once")
 
 
-def total(cpu: int, percent: float, half: float = 0.5, **parts: float) -> Finding:
+def total(cpu: int, percent: float, **parts: float) -> Finding:
     beside = {name.replace("_", " "): [p, p - 0.2, p + 0.2] for name, p in parts.items()}
     return TOTAL.decided(
-        Interval(percent, percent - half, percent + half),
+        Interval(percent, percent - 0.5, percent + 0.5),
         1.0,
         about={"cpu": cpu},
         evidence={"relative_to_others": beside},
@@ -127,30 +127,30 @@ def healthy(cores: Sequence[int] = (0, 1)) -> list[Finding]:
     ]
 
 
-def slow_core(cpu: int = 1, percent: float = 12.0, other: int = 0) -> list[Finding]:
+def slow_core(cpu: int = 1, percent: float = 12.0) -> list[Finding]:
     return [
         slower(cpu, percent),
-        slower(other, -percent / 1.12),
+        slower(0, -percent / 1.12),
         total(cpu, percent, own_speed=percent, clock=0.0, sibling=0.0),
-        total(other, -percent / 1.12, own_speed=-percent / 1.12),
+        total(0, -percent / 1.12, own_speed=-percent / 1.12),
     ]
 
 
-def function(name: str, cpu: int, first: int = 0, of_event: float = 9.0) -> Finding:
+def function(name: str, cpu: int) -> Finding:
     return FUNCTION.found(
         Decision("supported", (Reason("clear"),)),
         Interval(30.0, 20.0, 40.0),
-        about={"core": "", "first": f"cpu{first}", "second": f"cpu{cpu}", "function": name},
-        facts={"change": "more", "of_event": Interval(of_event, of_event - 2, of_event + 2)},
-        evidence={"of_event_percent": of_event},
+        about={"core": "", "first": "cpu0", "second": f"cpu{cpu}", "function": name},
+        facts={"change": "more", "of_event": Interval(9.0, 7.0, 11.0)},
+        evidence={"of_event_percent": 9.0},
     )
 
 
-def footprint(cpu: int, first: int = 0, percent: float = 300.0) -> Finding:
+def footprint(cpu: int) -> Finding:
     return FOOTPRINT.decided(
-        Interval(percent, percent - 20, percent + 20),
+        Interval(300.0, 280.0, 320.0),
         25.0,
-        about={"core": "", "first": f"cpu{first}", "second": f"cpu{cpu}"},
+        about={"core": "", "first": "cpu0", "second": f"cpu{cpu}"},
         evidence={"lines": [4000, 16000], "code_bytes": [256_000, 1_024_000]},
     )
 
@@ -177,14 +177,4 @@ def with_l1i_misses(cpu: int, verdict: str) -> Finding:
 def slow_memory(cpu: int) -> Finding:
     return SLOWER_MEMORY.decided(
         Interval(40.0, 30.0, 50.0), 5.0, about={"cpu": cpu, "array_bytes": 1 << 26}
-    )
-
-
-def knee(verdict: str) -> Finding:
-    decision = Decision(verdict, (Reason("open"),))  # type: ignore[arg-type]
-    return KNEE.found(
-        decision,
-        Interval(260.0, 250.0, 270.0),
-        about={"pattern": "chase"},
-        facts={"level": "iTLB", "reaches": ["256 KiB"]},
     )

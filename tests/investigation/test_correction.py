@@ -6,7 +6,6 @@ import functools
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,8 +19,8 @@ from perflib.stats.interval import Interval
 from perflib.stats.intervals import t_interval
 from perflib.store.run_files import load
 from tests.model.made import SLOWER, level, slower
+from tests.stored import RUNS
 
-RUNS = Path(__file__).parents[1] / "data" / "runs"
 EXPERIMENTS = 20
 
 

@@ -21,8 +21,7 @@ from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.store import run_files
-
-RUNS = Path(__file__).parents[1] / "data" / "runs"
+from tests.stored import RUNS
 
 
 @functools.cache

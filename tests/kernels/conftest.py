@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from perflib import kernels
+from perflib.store import paths
 from tests.kernels import emulated
 
+TESTS_OWN = Path(__file__).parents[1] / "kernels_c"
 POOL = Path("/proc/sys/vm/nr_hugepages")
 
 
@@ -42,6 +44,14 @@ def _with_kernels_of(processor: str) -> None:
 def kernel(request: pytest.FixtureRequest, processor: str) -> kernels.Kernel:  # noqa: ARG001
     """The kernel that the file's ``KERNEL`` names, as it is shipped."""
     return kernels.load(request.module.KERNEL)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of this test's own; kernels are those of the tests."""
+    monkeypatch.setenv("PERFLIB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(paths, "kernels_dir", lambda: TESTS_OWN)
+    return tmp_path / "cache"
 
 
 @pytest.fixture

@@ -7,10 +7,7 @@ import os
 import re
 import signal
 import stat
-import subprocess
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,6 +20,8 @@ from perflib.experiments.aliasing.environment.starts import (
 )
 from perflib.kernels import Kernel
 from tests.kernels.brackets import PROBES
+from tests.kernels.here import launched
+from tests.processes import open_files
 
 SMALL = ["300", "2"]
 
@@ -33,14 +32,6 @@ def program() -> Path:
 
 
 KERNEL = "alias_environment"
-
-
-def ask(program: Path, *arguments: str, environment: Mapping[str, str]) -> dict[str, float]:
-    line = subprocess.run(
-        ["alias_environment", *arguments], executable=program, env=dict(environment),
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    return read_line(line, "the program")
 
 
 def script(folder: Path, text: str) -> Path:
@@ -55,8 +46,7 @@ class Report:
 
     def __init__(
         self, kernel: Kernel, program: Path, arguments: list[str], *,
-        variables: tuple[str, ...] = (), size: int = 64, randomised: bool = False,
-        timeout_ms: int = 20_000,
+        variables: tuple[str, ...] = (), size: int = 64, timeout_ms: int = 20_000,
     ) -> None:  # fmt: skip
         def block(words: list[str] | tuple[str, ...]) -> bytes:
             return b"".join(os.fsencode(word) + b"\0" for word in words)
@@ -64,18 +54,11 @@ class Report:
         out = kernel.ffi.new("alias_start_report *")
         self.answer = kernel.lib.alias_start(
             bytes(program), block(arguments), len(arguments), block(variables), len(variables),
-            size, randomised, timeout_ms, out,
+            size, False, timeout_ms, out,
         )  # fmt: skip
         self.wall_ns = out.wall_ns
         self.code = os.waitstatus_to_exitcode(out.status) if not self.answer else None
         self.output = kernel.ffi.string(out.output).decode()
-
-
-def started(kernel: Kernel, program: Path, **given: Any) -> dict[str, float]:
-    report = Report(kernel, program, ["alias_environment", *SMALL, "free", "-"], **given)
-    assert (report.answer, report.code) == (0, 0)
-    assert report.wall_ns > 0
-    return read_line(report.output, "the program")
 
 
 # --- the program ---------------------------------------------------------------------------------
@@ -83,10 +66,7 @@ def started(kernel: Kernel, program: Path, **given: Any) -> dict[str, float]:
 
 def test_it_says_its_sums_sizes_and_addresses(program: Path) -> None:
     environment = {"A": "1", "LONGER": "x" * 100}
-    line = subprocess.run(
-        [program, "300", "2", "free", "-"], env=environment, capture_output=True, text=True,
-        check=True,
-    ).stdout  # fmt: skip
+    line = launched(program, "300", "2", "free", "-", env=environment, check=True).stdout
     assert line.endswith("sums=900,900,900\n")
     reported = read_line(line, "the program")
     assert reported["environment_bytes"] == 4 + 108
@@ -101,21 +81,16 @@ def test_it_says_its_sums_sizes_and_addresses(program: Path) -> None:
 
 
 def test_it_writes_to_a_file(program: Path, tmp_path: Path) -> None:
-    subprocess.run([program, *SMALL, "free", tmp_path / "line"], check=True)
+    launched(program, *SMALL, "free", tmp_path / "line", check=True)
     assert read_line((tmp_path / "line").read_text(), "the program")["i"] > 0
-    failed = subprocess.run(
-        [program, *SMALL, "free", tmp_path / "no" / "line"], capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    failed = launched(program, *SMALL, "free", tmp_path / "no" / "line")
     assert (failed.returncode, failed.stdout) == (1, "")
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the listing is x86-64's")
 def test_nothing_but_the_sources_variables_is_in_memory_in_the_loop(program: Path) -> None:
-    listing = subprocess.run(
-        ["objdump", "-d", "--disassemble=microkernel", "--no-show-raw-insn", program],
-        capture_output=True, text=True, check=False,
-    ).stdout  # fmt: skip
+    words = ["objdump", "-d", "--disassemble=microkernel", "--no-show-raw-insn"]
+    listing = launched(*words, program).stdout
     if not listing:
         pytest.skip("no objdump: apt-get install binutils")
     lines = re.findall(r"^ +([0-9a-f]+):\t(.*)", listing, re.MULTILINE)
@@ -137,7 +112,9 @@ def test_objects_linked_in_another_order_lie_elsewhere(tmp_path: Path) -> None:
     found = {}
     for number, order in enumerate(orders(6, seed=1)):
         path = linked(order, tmp_path / f"order{number}")
-        reported = ask(path, *SMALL, "free", "-", environment={})
+        words = ["alias_environment", *SMALL, "free", "-"]
+        line = launched(*words, executable=path, env={}, check=True).stdout
+        reported = read_line(line, "the program")
         found[order] = int(reported["i"]) % 4096
     assert len(found) == 6
     assert found["loop", "table", "buffer"] == found["loop", "buffer", "table"]
@@ -178,11 +155,13 @@ def test_a_program_that_crashes_fails_or_hangs(kernel: Kernel, tmp_path: Path) -
 
 
 def test_no_descriptor_and_no_child_is_left(kernel: Kernel, program: Path) -> None:
-    open_before = len(list(Path("/proc/self/fd").iterdir()))
+    before = open_files()
     for _ in range(5):
-        started(kernel, program)
+        report = Report(kernel, program, ["alias_environment", *SMALL, "free", "-"])
+        assert (report.answer, report.code) == (0, 0)
+        assert report.wall_ns > 0
         Report(kernel, program.with_name("none"), ["x"])
-    assert len(list(Path("/proc/self/fd").iterdir())) == open_before
+    assert open_files() == before
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     names = [Path(f"/proc/{pid}/comm") for pid in children]
     assert not [name for name in names if name.exists() and "alias_env" in name.read_text()]

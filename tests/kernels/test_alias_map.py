@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perflib import kernels
 from perflib.experiments.aliasing.map.measure import expected_loads
 from perflib.kernels import Kernel
 from tests.kernels.brackets import check_brackets, check_shared
+from tests.kernels.calls import room
 
 REGIONS = (0, 2048, 3072, 4096, 8192)
 SLICE_NS = 250_000
@@ -23,17 +23,12 @@ def run(
     kernel: Kernel, cells: Sequence[tuple[int, int]], width: int, pairs: int = 64, bursts: int = 2
 ) -> tuple[int, Any, Any]:
     """The answer, the samples of ``(store, load)`` cells, and the call's own record."""
-    store, load = (np.ascontiguousarray(part) for part in np.array(cells, dtype=np.int64).T)
-    sample, made = (
-        kernels.record(kernel.build, f"alias_map_{name}") for name in ("sample", "call")
-    )
-    out, call = np.zeros(len(cells), sample), np.zeros(1, made)
-    ffi = kernel.ffi
+    out, samples = room(kernel, "alias_map_sample", len(cells))
+    call, account = room(kernel, "alias_map_call")
+    store, load = map(list, zip(*cells, strict=True))
     answer = kernel.lib.alias_map_run(
-        ffi.from_buffer("int64_t[]", store), ffi.from_buffer("int64_t[]", load), len(cells), width,
-        pairs, bursts, ffi.cast("alias_map_sample *", ffi.from_buffer(out)),
-        ffi.cast("alias_map_call *", ffi.from_buffer(call)),
-    )  # fmt: skip
+        store, load, len(cells), width, pairs, bursts, samples, account
+    )
     return answer, out, call[0]
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ctypes.util
 import errno
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from numpy.typing import NDArray
 
@@ -17,6 +15,8 @@ from perflib import kernels
 from perflib.kernels import Kernel
 from perflib.machine.libraries.blas import blas_libraries
 from tests.kernels.brackets import check_brackets
+from tests.kernels.calls import room
+from tests.kernels.here import launched
 from tests.reference import alias_offsets as reference
 
 CONVOLUTION, COPY, MEMCPY = 0, 1, 2
@@ -25,13 +25,11 @@ OFFSETS = [0, 4, 2048, 4092, 4096, 65536]
 
 
 def sweep(
-    kernel: Kernel, words: tuple[int, ...], offsets: list[int], *, together: int = 0,
-    warm_calls: int = 1, calls: int = 2,
-) -> NDArray[Any]:  # fmt: skip
-    samples = np.zeros(len(offsets), kernels.record(kernel.build, "offset_sample"))
-    out = kernel.ffi.from_buffer("offset_sample[]", samples, require_writable=True)
+    kernel: Kernel, words: tuple[int, ...], offsets: list[int], *, together: int = 0
+) -> NDArray[Any]:
+    samples, out = room(kernel, "offset_sample", len(offsets))
     call = kernel.lib.blas_sweep if kernel.build.name == "alias_blas" else kernel.lib.offsets_sweep
-    assert call(*words, offsets, len(offsets), together, warm_calls, calls, out) == 0
+    assert call(*words, offsets, len(offsets), together, 1, 2, out) == 0
     check_brackets(samples["timed"])
     return samples
 
@@ -94,14 +92,12 @@ def test_wrong_arguments_are_refused(words: tuple[Any, ...], error: int) -> None
 @pytest.mark.arm64
 def test_as_a_program_it_prints_addresses_and_checksum() -> None:
     program = kernels.build("alias_offsets", variant="O2", executable=True).library
-    said = subprocess.run(
-        [program, "0", "100", "4084", "1"], capture_output=True, text=True, check=True
-    ).stdout.split()
+    said = launched(program, "0", "100", "4084", "1", check=True).stdout.split()
     first, second, checksum = (int(word, 16) for word in said)
     assert (second - first) % 4096 == 4084
     assert checksum == reference.checksum(reference.convolution(100))
     for words in (["0"], ["9", "100", "0", "1"], ["0", "100", "3", "1"]):
-        assert subprocess.run([program, *words], capture_output=True, check=False).returncode == 2
+        assert launched(program, *words).returncode == 2
 
 
 # --- dgemv ---------------------------------------------------------------------------------------
@@ -150,7 +146,5 @@ def test_nothing_opened_is_told(tmp_path: Path) -> None:
         f"lib, ffi = open_library({str(built.library)!r}, {str(built.module)!r})\n"
         "print(lib.blas_sweep(1, 4, [0], 1, 0, 0, 1, ffi.new('offset_sample[1]')))"
     )
-    said = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
-    ).stdout
+    said = launched(sys.executable, "-c", code, check=True, cwd=tmp_path).stdout
     assert int(said) == (3 << 16) + errno.ENXIO

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from perflib import kernels
 from perflib.kernels import Kernel
 from tests.kernels.brackets import check_brackets, check_shared
+from tests.kernels.calls import room
+from tests.kernels.here import launched
 from tests.reference import alias_offsets as reference
 
 CONVOLUTION, COPY = 0, 1
@@ -33,16 +35,15 @@ def pairs(kernel: Kernel, size: int, count: int, *, keep: bool) -> list[tuple[in
 
 
 def timed(kernel: Kernel, function: int, n: int, places: list[int]) -> NDArray[Any]:
-    samples = np.zeros(len(places), kernels.record(kernel.build, "allocator_sample"))
-    out = kernel.ffi.from_buffer("allocator_sample[]", samples, require_writable=True)
+    samples, out = room(kernel, "allocator_sample", len(places))
     assert kernel.lib.allocator_time(function, n, 1000, places, len(places), out) == 0
     return samples
 
 
-def program(*commands: str, level: str = "O2") -> subprocess.CompletedProcess[str]:
-    path = kernels.build("allocator_pairs", variant=level, executable=True).library
+def program(*commands: str) -> subprocess.CompletedProcess[str]:
+    path = kernels.build("allocator_pairs", variant="O2", executable=True).library
     words = "".join(command + "\n" for command in commands)
-    return subprocess.run([path], input=words, capture_output=True, text=True, check=False)
+    return launched(path, input=words)
 
 
 @pytest.mark.arm64

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from perflib import kernels
 from perflib.kernels import Kernel
+from tests.kernels.here import launched
 from tests.reference import bound_job as reference
 
 KERNEL = "bound_job"
@@ -31,12 +30,10 @@ def test_checksums_are_the_references(kernel: Kernel) -> None:
 
 def test_the_program_prints_its_checksum_and_refuses_what_it_does_not_know() -> None:
     program = kernels.build(KERNEL, executable=True).library
-    done = subprocess.run(
-        [program, "walk", str(_BYTES), "2"], capture_output=True, text=True, check=True
-    )
+    done = launched(program, "walk", str(_BYTES), "2", check=True)
     expected = reference.chased(_BYTES, 2, walk=True)
     assert done.stdout == f"checksum {expected:016x}\n"
     for words in (["walk"], ["run", "4096", "1"]):
-        wrong = subprocess.run([program, *words], capture_output=True, text=True, check=False)
+        wrong = launched(program, *words)
         assert (wrong.returncode, wrong.stdout) == (2, "")
         assert "usage" in wrong.stderr

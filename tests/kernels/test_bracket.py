@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +12,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from perflib import kernels
 from perflib.framework.brackets import BRACKET_COLUMNS, bracket_columns, core_mhz
 from perflib.kernels import Kernel
+from perflib.lab.neighbour import busy_neighbour
 from perflib.machine.hardware.topology import topology
 from perflib.stats.alone import STATES, Probes, calibrate, states
+from tests.kernels.brackets import PROBES, check_brackets
+from tests.kernels.calls import room
+from tests.kernels.here import CPUS, launched
 
-CPU = max(os.sched_getaffinity(0))
+CPU = CPUS[-1]
 SLICE_NS = 250_000
 GROUPS = Path("/sys/fs/cgroup/cpu")
-PROBES = ("probe_before_ns", "probe_after_ns", "chain_before_ns", "chain_after_ns")
 
-SPINS = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\n"
-BUSY = SPINS + "while True: pass\n"
 # Run by a process of its own: it joins a group with a quota, and its worker with it.
 LIMITED = """
 import os, sys
@@ -52,31 +49,13 @@ KERNEL = "core_probe"
 
 
 def probe(
-    kernel: Kernel, cpus: Sequence[int] = (CPU,), duration_s: float = 0.2, turn_s: float = 0.02
+    kernel: Kernel, cpus: list[int] = CPUS[-1:], duration_s: float = 0.2, turn_s: float = 0.02
 ) -> NDArray[Any]:
-    out = np.zeros(100_000, kernels.record(kernel.build, "core_probe"))
-    places = np.array(cpus, dtype=np.int64)
-    taken = kernel.lib.core_probe_run(
-        kernel.ffi.from_buffer("int64_t[]", places), len(places), int(1e9 * duration_s),
-        int(1e9 * turn_s), SLICE_NS,
-        kernel.ffi.from_buffer("core_probe[]", out, require_writable=True), len(out),
-    )  # fmt: skip
+    out, records = room(kernel, "core_probe", 100_000)
+    times_ns = int(1e9 * duration_s), int(1e9 * turn_s), SLICE_NS
+    taken = kernel.lib.core_probe_run(cpus, len(cpus), *times_ns, records, len(out))
     assert taken > 0
     return out[:taken]
-
-
-@contextlib.contextmanager
-def beside(code: str, cpu: int) -> Iterator[None]:
-    """Another process meanwhile, which says when it has begun."""
-    begun = code.replace("\nwhile", "\nprint(flush=True)\nwhile", 1)
-    argv = [sys.executable, "-c", begun, str(cpu)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"\n"
-            yield
-        finally:
-            process.kill()
 
 
 def waited(samples: NDArray[Any]) -> float:
@@ -98,7 +77,7 @@ def test_fields_are_plausible(kernel: Kernel) -> None:
     assert (samples["time_ns"] >= SLICE_NS).all()
     assert (samples["cpu_time_ns"] > 0).all()
     assert (samples["cpu_time_ns"] <= samples["time_ns"] + 1000).all()
-    assert (samples["run_delay_ns"] >= -1).all()
+    check_brackets(samples)
     assert (samples["throttled_ns"] == -1).all(), "no quota is watched"
     probes = np.array([samples[name] for name in PROBES[:2]])
     # A few microseconds each, of which some are lengthened by whoever takes the core meanwhile.
@@ -130,15 +109,6 @@ def test_bad_arguments(kernel: Kernel) -> None:
 # --- who else has the core ------------------------------------------------------------------------
 
 
-def test_a_task_on_the_same_core_is_waited_for(kernel: Kernel) -> None:
-    with beside(BUSY, CPU):
-        samples = probe(kernel, duration_s=0.5)["sample"]
-    assert waited(samples) > 0.1  # half of the time, or more where others want the core, too
-    assert (samples["time_ns"].sum() - samples["cpu_time_ns"].sum()) / samples[
-        "time_ns"
-    ].sum() > 0.1
-
-
 def test_a_quota_stops_the_thread_and_the_sample_says_for_how_long() -> None:
     group = GROUPS / f"perflib-test-{os.getpid()}"
     try:
@@ -152,7 +122,7 @@ def test_a_quota_stops_the_thread_and_the_sample_says_for_how_long() -> None:
         except OSError as error:
             pytest.skip(f"the cpu controller takes no quota: {error}")
         argv = [sys.executable, "-c", LIMITED, str(group), str(CPU)]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+        done = launched(*argv, timeout=120)
         assert done.returncode == 0, done.stderr
         time_ns, cpu_time_ns, throttled_ns = map(int, done.stdout.split())
         assert cpu_time_ns < 0.5 * time_ns  # a fifth is allowed
@@ -170,7 +140,7 @@ def test_a_sibling_that_works_is_seen(kernel: Kernel) -> None:
     quiet, busy = [], []
     for _ in range(4):
         quiet.append(probe(kernel, [cpu], 0.3)["sample"])
-        with beside(BUSY, sibling):
+        with busy_neighbour(sibling, share=0.99):
             busy.append(probe(kernel, [cpu], 0.3)["sample"])
     samples = np.concatenate([*quiet, *busy])
     probes = Probes(*(samples[name].astype(np.float64) for name in PROBES))
@@ -194,5 +164,6 @@ def test_each_thread_has_its_own_accounts(kernel: Kernel) -> None:
     for thread in threads:
         thread.join()
     assert len(found) == 2
-    for records in found:  # both on one core: each waits for the other
-        assert waited(records["sample"]) > 0.05
+    for samples in (records["sample"] for records in found):  # on one core: each waits
+        assert waited(samples) > 0.05
+        assert 1 - samples["cpu_time_ns"].sum() / samples["time_ns"].sum() > 0.05

@@ -5,36 +5,16 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perflib import kernels
-from perflib.kernels import record
 from perflib.machine.activity import noise
-from tests.reference.clock_gaps import Found, checksum, clock_gaps_in
+from tests.kernels.calls import room, values
+from tests.reference.clock_gaps import checksum, clock_gaps_in
 
 KERNEL = "clock_gaps"
-
-
-def run(kernel: kernels.Kernel, stamps_ns: list[int], threshold_ns: int, capacity: int) -> Found:
-    ffi: Any = kernel.ffi
-    gaps, result = ffi.new("clock_gap[]", capacity), ffi.new("clock_gaps_result *")
-    stamps = ffi.new("int64_t[]", stamps_ns)
-    total = kernel.lib.clock_gaps_in(stamps, len(stamps_ns), threshold_ns, gaps, capacity, result)
-    assert all(gap.switches == 0 for gap in gaps)
-    return Found(
-        gaps=[(gap.start_ns, gap.length_ns) for gap in gaps][: result.gaps],
-        steps=result.steps,
-        count=result.gaps,
-        gap_ns=result.gap_ns,
-        longest_ns=result.longest_ns,
-        shortest_ns=result.shortest_ns,
-        duration_ns=result.duration_ns,
-        first_ns=result.first_ns,
-        checksum=total,
-    )
 
 
 @pytest.mark.arm64
@@ -48,22 +28,26 @@ def test_gaps_in_recorded_readings(
     kernel: kernels.Kernel, start: int, steps: list[int], threshold_ns: int, capacity: int
 ) -> None:
     stamps_ns = list(accumulate(steps, initial=start))
-    expected = clock_gaps_in(stamps_ns, threshold_ns, capacity)
-    assert run(kernel, stamps_ns, threshold_ns, capacity) == expected
+    expected, totals = clock_gaps_in(stamps_ns, threshold_ns)
+    gaps = kernel.ffi.new("clock_gap[]", capacity)
+    result = kernel.ffi.new("clock_gaps_result *")
+    total = kernel.lib.clock_gaps_in(
+        stamps_ns, len(stamps_ns), threshold_ns, gaps, capacity, result
+    )
+    noted = [(gap.start_ns, gap.length_ns, gap.switches) for gap in gaps][: result.gaps]
+    assert noted == [(*gap, 0) for gap in expected[:capacity]]
+    assert vars(values(kernel.ffi, result[0])) == totals
+    assert total == checksum([length for _, length in expected])
 
 
 def spin(
     kernel: kernels.Kernel, duration_ns: int = 1000, threshold_ns: int = 1000, capacity: int = 10
 ) -> tuple[int, Any, Any]:
     """The checksum, the gaps that were noted, and the totals."""
-    buffer = kernel.ffi.new("clock_gap[]", max(capacity, 0))
-    result = kernel.ffi.new("clock_gaps_result *")
+    gaps, buffer = room(kernel, "clock_gap", max(capacity, 0))
+    (totals,), result = room(kernel, "clock_gaps_result")
     answer = kernel.lib.clock_gaps(duration_ns, threshold_ns, buffer, capacity, result)
-    totals = np.frombuffer(kernel.ffi.buffer(result), record(kernel.build, "clock_gaps_result"))[
-        0
-    ].copy()
-    noted = np.frombuffer(kernel.ffi.buffer(buffer), record(kernel.build, "clock_gap")).copy()
-    return answer, noted[: totals["gaps"]], totals
+    return answer, gaps[: totals["gaps"]], totals
 
 
 def test_spinning_notes_what_it_counts(kernel: kernels.Kernel) -> None:

@@ -8,8 +8,6 @@ import re
 import subprocess
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -18,6 +16,8 @@ from hypothesis import strategies as st
 from perflib import kernels
 from perflib.kernels import Kernel
 from perflib.machine.libraries.elf import read_elf
+from tests.kernels.calls import bounds, lay, run
+from tests.kernels.here import CPUS, launched
 from tests.reference import code_segment as reference
 
 PATTERNS = {"random": 0, "page": 1, "chase": 2, "line": 3}
@@ -26,25 +26,6 @@ CASES, CASE_BYTES, PAGE, HUGE = 32768, 128, 4096, 2 << 20
 JUMPS = 4096
 KERNEL = "code_segment"
 LINE = re.compile(r"\((\d+), (\d+\.\d{6}), (\d+)\)\n")
-
-
-def bounds(kernel: Kernel) -> list[int]:
-    out = kernel.ffi.new("int64_t[10]")
-    assert kernel.lib.code_bounds(out) == 0
-    return list(out)
-
-
-def lay(kernel: Kernel, pattern: int, n: int, backing: int, seed: int = 1) -> tuple[int, int]:
-    span = kernel.ffi.new("uint64_t[2]")
-    assert kernel.lib.code_lay(pattern, n, backing, seed, span) == 0
-    return span[0], span[1]
-
-
-def run(kernel: Kernel, warm: int, steps: int) -> SimpleNamespace:
-    out = kernel.ffi.new("code_sample *")
-    assert kernel.lib.code_run(warm, steps, 1, out) == 0
-    names = [name for name, _ in kernel.ffi.typeof("code_sample").fields]
-    return SimpleNamespace(**{name: getattr(out, name) for name in names})
 
 
 # --- cases -------------------------------------------------------------------------------------
@@ -57,19 +38,24 @@ def run(kernel: Kernel, warm: int, steps: int) -> SimpleNamespace:
     seed=st.integers(0, 2**64 - 1),
     warm=st.integers(0, 300),
     steps=st.integers(1, 300),
+    samples=st.integers(1, 3),
 )
-@example(pattern="random", n=CASES, seed=2**64 - 1, warm=0, steps=3000)
-@example(pattern="page", n=1024, seed=0, warm=1, steps=3000)
+@example(pattern="random", n=CASES, seed=2**64 - 1, warm=0, steps=3000, samples=1)
+@example(pattern="page", n=1024, seed=0, warm=1, steps=3000, samples=4)
 def test_reference_gives_the_same_samples(
-    kernel: Kernel, pattern: str, n: int, seed: int, warm: int, steps: int
+    kernel: Kernel, pattern: str, n: int, seed: int, warm: int, steps: int, samples: int
 ) -> None:
     first = bounds(kernel)[2]
     lay(kernel, PATTERNS[pattern], n, LOADED, seed)
-    for before in (0, warm + steps):  # a run goes on where the last one ended
-        expected = reference.run(pattern, seed, n, before + warm, steps, CASE_BYTES)
-        found = run(kernel, warm, steps)
-        assert (found.first_ip, found.last_ip) == (first + expected.first, first + expected.last)
-        assert (found.checksum, found.steps) == (expected.checksum, steps)
+    gone = 0
+    for _ in range(2):  # a run goes on where the last one ended, and so does a sample
+        gone += warm
+        for found in run(kernel, warm, steps, samples):
+            expected = reference.run(pattern, seed, n, gone, steps, CASE_BYTES)
+            gone += steps
+            assert found.first_ip - first == expected.first
+            assert found.last_ip - first == expected.last
+            assert (found.checksum, found.steps) == (expected.checksum, steps)
 
 
 def test_places_in_the_pages_use_all_sets_of_a_cache_alike() -> None:
@@ -78,27 +64,11 @@ def test_places_in_the_pages_use_all_sets_of_a_cache_alike() -> None:
     assert len(places) == 1024
 
 
-def run_samples(kernel: Kernel, warm: int, steps: int, samples: int) -> list[Any]:
-    out = kernel.ffi.new("code_sample[]", samples)
-    assert kernel.lib.code_run(warm, steps, samples, out) == 0
-    return [kernel.ffi.addressof(out, i) for i in range(samples)]
-
-
-@pytest.mark.arm64
-def test_samples_of_a_run_follow_each_other(kernel: Kernel) -> None:
-    first = bounds(kernel)[2]
-    lay(kernel, PATTERNS["page"], 100, LOADED, seed=3)
-    for i, found in enumerate(run_samples(kernel, warm=50, steps=200, samples=4)):
-        expected = reference.run("page", 3, 100, 50 + 200 * i, 200, CASE_BYTES)
-        assert (found.first_ip, found.last_ip) == (first + expected.first, first + expected.last)
-        assert (found.checksum, found.steps) == (expected.checksum, 200)
-
-
 @pytest.mark.arm64
 def test_sample_says_when_where_and_how_fast(kernel: Kernel) -> None:
     lay(kernel, PATTERNS["random"], 100, LOADED)
     before = time.monotonic_ns()
-    found = run_samples(kernel, 10, 1000, 2)
+    found = run(kernel, 10, 1000, 2)
     for one in found:
         sample = one.sample
         assert before <= sample.start_ns <= sample.start_ns + sample.time_ns <= time.monotonic_ns()
@@ -106,21 +76,20 @@ def test_sample_says_when_where_and_how_fast(kernel: Kernel) -> None:
         assert sample.probe_before_ns > 0
         assert sample.chain_after_ns > 0
         assert one.involuntary_switches >= 0
-        assert one.cpu in {-1, *os.sched_getaffinity(0)}
+        assert one.cpu in {-1, *CPUS}
     first, second = (one.sample for one in found)
     assert first.start_ns + first.time_ns <= second.start_ns
     assert second.probe_before_ns == first.probe_after_ns
 
 
 def test_core_that_the_thread_is_pinned_to_is_named(kernel: Kernel) -> None:
-    cores = os.sched_getaffinity(0)
     lay(kernel, PATTERNS["random"], 100, LOADED)
     try:
-        for core in sorted(cores)[:2]:
+        for core in CPUS[:2]:
             os.sched_setaffinity(0, {core})
-            assert run(kernel, 0, 1000).cpu == core
+            assert run(kernel, 0, 1000)[0].cpu == core
     finally:
-        os.sched_setaffinity(0, cores)
+        os.sched_setaffinity(0, CPUS)
 
 
 # --- what is refused ---------------------------------------------------------------------------
@@ -149,7 +118,7 @@ def test_what_was_not_built_is_refused_and_what_was_laid_stays(kernel: Kernel) -
     for (pattern, n, backing), error in wrong.items():
         assert kernel.lib.code_lay(pattern, n, backing, 1, span) == (1 << 16) + error
     assert kernel.lib.code_lay(0, 1, LOADED, 1, kernel.ffi.NULL) == (1 << 16) + errno.EINVAL
-    assert run(kernel, 0, 500).checksum == expected
+    assert run(kernel, 0, 500)[0].checksum == expected
 
 
 def test_bad_arguments_of_the_others_are_refused(kernel: Kernel, tmp_path: Path) -> None:
@@ -186,15 +155,9 @@ def test_a_map_is_not_written_into_what_somebody_put_there(kernel: Kernel, tmp_p
 # --- symbols -----------------------------------------------------------------------------------
 
 
-def symbols(kernel: Kernel) -> list[tuple[int, int, str]]:
-    """The cases in the symbol table of the build, in the order of their addresses."""
-    functions = read_elf(kernel.build.library).code
-    return [function for function in functions if function[2].startswith("case_")]
-
-
 @pytest.mark.arm64
 def test_extent_agrees_with_the_symbol_table(kernel: Kernel) -> None:
-    cases = symbols(kernel)
+    cases = [one for one in read_elf(kernel.build.library).code if one[2].startswith("case_")]
     assert [name for _, _, name in cases] == [f"case_{k:05d}" for k in range(CASES)]
     assert {end - begin for begin, end, _ in cases} == {CASE_BYTES}
     most, case_bytes, first, last, jumps, begin, end, *compiled = bounds(kernel)
@@ -205,7 +168,7 @@ def test_extent_agrees_with_the_symbol_table(kernel: Kernel) -> None:
     assert (end - begin) % HUGE == 0
     for n in (1, 100, 3000):
         lay(kernel, PATTERNS["random"], n, LOADED)
-        found = run(kernel, 0, 20 * n)
+        (found,) = run(kernel, 0, 20 * n)
         assert found.last_ip + CASE_BYTES - found.first_ip == cases[n - 1][1] - cases[0][0]
 
 
@@ -252,7 +215,7 @@ def test_ring_is_one_cycle_through_all_pages(kernel: Kernel, n: int, seed: int) 
     assert distinct >= min(n, kind.places * 64) - 1, "a place in a page comes again"
     assert all(any(code[page : page + PAGE]) for page in range(0, len(code), PAGE))
 
-    found = run(kernel, 0, 1)
+    (found,) = run(kernel, 0, 1)
     begin = found.first_ip // PAGE * PAGE
     assert (found.first_ip - begin, found.last_ip - begin) == (min(jumps), max(jumps))
 
@@ -269,7 +232,7 @@ def test_its_control_is_one_cycle_through_neighbouring_lines(
     jumps, (_, kind) = reference.ring(code), reference.entry(code)
     assert sorted(at // 64 for at in jumps) == list(range(n))
     assert all(at % 64 + kind.jump_bytes <= 64 for at in jumps[1:]), "a jump crosses a cache line"
-    found = run(kernel, 0, n)
+    (found,) = run(kernel, 0, n)
     assert (found.steps, found.checksum) == (n, 1)
     assert found.last_ip - found.first_ip == max(jumps) - min(jumps)
 
@@ -284,7 +247,7 @@ def test_ring_makes_whole_laps_and_counts_them(
 ) -> None:
     lay(kernel, PATTERNS["chase"], n, SMALL_PAGES)
     for warm in (0, 3 * n):
-        found = run(kernel, warm, steps)
+        (found,) = run(kernel, warm, steps)
         assert (found.steps, found.checksum) == (laps * n, laps)
 
 
@@ -294,10 +257,6 @@ def test_ring_makes_whole_laps_and_counts_them(
 @pytest.fixture(scope="module")
 def program(processor: str) -> Path:  # noqa: ARG001
     return kernels.build("code_segment", define={"CASES": 2048}, executable=True).library
-
-
-def start(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
 
 
 @pytest.mark.arm64
@@ -312,7 +271,7 @@ def start(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_program_prints_extent_time_and_n(
     program: Path, arguments: list[str], extent: int, n: int
 ) -> None:
-    done = start(program, "--steps", "100000", *arguments)
+    done = launched(program, "--steps", "100000", *arguments)
     assert (done.returncode, done.stderr) == (0, "")
     found = LINE.fullmatch(done.stdout)
     assert found is not None, done.stdout
@@ -321,7 +280,7 @@ def test_program_prints_extent_time_and_n(
 
 
 def test_program_runs_the_ring_on_small_pages_unless_told(program: Path) -> None:
-    done = start(program, "--pattern", "chase", "--steps", "10000", "--smaps", "300")
+    done = launched(program, "--pattern", "chase", "--steps", "10000", "--smaps", "300")
     found = LINE.fullmatch(done.stdout)
     assert found is not None, done.stderr
     assert 299 * PAGE - PAGE < int(found[1]) < 300 * PAGE
@@ -353,7 +312,7 @@ def test_program_runs_the_ring_on_small_pages_unless_told(program: Path) -> None
     ],
 )
 def test_program_names_a_mistake(program: Path, arguments: list[str], complaint: str) -> None:
-    done = start(program, *arguments)
+    done = launched(program, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("code_segment: ")
     assert complaint in done.stderr.splitlines()[0]
@@ -364,13 +323,8 @@ def test_program_says_why_the_pages_cannot_be_had(program: Path, tmp_path: Path)
     source.write_text("#include <errno.h>\nint mprotect(void) { errno = EACCES; return -1; }\n")
     compiler, _ = kernels.compiler()
     subprocess.run([compiler, "-fPIC", "-shared", source, "-o", library], check=True)
-    done = subprocess.run(
-        [program, "--pages", "4k", "2048"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "LD_PRELOAD": str(library)},
-    )
+    preloaded = {**os.environ, "LD_PRELOAD": str(library)}
+    done = launched(program, "--pages", "4k", "2048", env=preloaded)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "code_segment: the code cannot be put on 4k pages: mprotect(): Permission denied\n"

@@ -1,11 +1,10 @@
-"""The compiled switch of code_segment.c: its results, its extent, its pages, and the program."""
+"""The compiled switch of code_segment.c: its results, its extent, and its pages."""
 
 from __future__ import annotations
 
 import itertools
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given, settings
@@ -17,12 +16,13 @@ from perflib.machine.libraries.elf import read_elf
 from perflib.measure.pages import smaps
 from perflib.measure.pages.backings import why_not
 from perflib.measure.pages.kinds import BACKINGS
+from tests.kernels.calls import bounds, lay, run
 from tests.reference import code_segment as reference
 
 # They depend on the machine's huge pages: one after the other.
 pytestmark = pytest.mark.xdist_group("huge pages")
 
-RANDOM, COMPILED, LOADED, SMALL_PAGES = 0, 4, 0, 1
+COMPILED, LOADED = 4, 0
 PIECE_CASES, HUGE = 1024, 2 << 20
 FREE = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
 
@@ -30,27 +30,6 @@ FREE = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
 @pytest.fixture(scope="module")
 def kernel(processor: str) -> Kernel:  # noqa: ARG001
     return kernels.load("code_segment", variant="compiled")
-
-
-def bounds(kernel: Kernel) -> tuple[int, int, int]:
-    """How many cases there are, where the first begins, where the last ends."""
-    out = kernel.ffi.new("int64_t[10]")
-    assert kernel.lib.code_bounds(out) == 0
-    return out[7], out[8], out[9]
-
-
-def lay(kernel: Kernel, n: int, backing: int, seed: int = 1, pattern: int = COMPILED) -> int:
-    """Where the range ends."""
-    span = kernel.ffi.new("uint64_t[2]")
-    assert kernel.lib.code_lay(pattern, n, backing, seed, span) == 0
-    return int(span[1])
-
-
-def run(kernel: Kernel, warm: int, steps: int) -> SimpleNamespace:
-    out = kernel.ffi.new("code_sample *")
-    assert kernel.lib.code_run(warm, steps, 1, out) == 0
-    names = [name for name, _ in kernel.ffi.typeof("code_sample").fields]
-    return SimpleNamespace(**{name: getattr(out, name) for name in names})
 
 
 def checksum(n: int, seed: int, warm: int, steps: int) -> int:
@@ -71,19 +50,19 @@ def checksum(n: int, seed: int, warm: int, steps: int) -> int:
 def test_reference_gives_the_same_checksum(
     kernel: Kernel, n: int, seed: int, warm: int, steps: int
 ) -> None:
-    lay(kernel, n, LOADED, seed)
+    lay(kernel, COMPILED, n, LOADED, seed)
     for before in (0, warm + steps):  # a run goes on where the last one ended
-        found = run(kernel, warm, steps)
+        (found,) = run(kernel, warm, steps)
         assert (found.checksum, found.steps) == (checksum(n, seed, before + warm, steps), steps)
 
 
 @pytest.mark.arm64
 def test_every_case_is_reached_and_folds_its_own_number(kernel: Kernel) -> None:
     """One step after another: each number that is drawn has a place, and no two have the same."""
-    most, first, end = bounds(kernel)
+    most, first, end = bounds(kernel)[7:]
     assert most == 16 * PIECE_CASES
     places: dict[int, int] = {}
-    lay(kernel, most, LOADED, seed=5)
+    lay(kernel, COMPILED, most, LOADED, seed=5)
     steps = 12 * most
     out = kernel.ffi.new("code_sample[]", steps)
     assert kernel.lib.code_run(0, 1, steps, out) == 0
@@ -103,7 +82,7 @@ def test_every_case_is_reached_and_folds_its_own_number(kernel: Kernel) -> None:
 def test_pieces_have_symbols_side_by_side_in_a_text_of_their_own(kernel: Kernel) -> None:
     found = [one for one in read_elf(kernel.build.library).code if one[2].startswith("switch_")]
     assert [name for _, _, name in found] == [f"switch_{piece}" for piece in range(16)]
-    _, first, end = bounds(kernel)
+    first, end = bounds(kernel)[8:]
     assert first % HUGE == 0
     assert found[-1][1] - found[0][0] == end - first
     for (_, before, _), (after, _, _) in itertools.pairwise(found):
@@ -118,30 +97,22 @@ def test_it_lies_on_the_pages_that_are_wanted(kernel: Kernel, backing: str, n: i
         pytest.skip(why)
     if backing == "hugetlb" and int(FREE.read_text()) < 8:
         pytest.skip("the pool has no pages, and none can be reserved")
-    _, first, end = bounds(kernel)
-    after = lay(kernel, n, BACKINGS[backing], seed=7)
+    first, end = bounds(kernel)[8:]
+    _, after = lay(kernel, COMPILED, n, BACKINGS[backing], seed=7)
     assert (after - first) % HUGE == 0
-    assert run(kernel, 10, 3000).checksum == checksum(n, 7, 10, 3000)
+    assert run(kernel, 10, 3000)[0].checksum == checksum(n, 7, 10, 3000)
     found = smaps.backing_of(smaps.read(os.getpid()), first, after)
     assert smaps.violated(backing, found) == ""
     assert (after >= end) == (n == 16 * PIECE_CASES)
-    lay(kernel, n, LOADED)  # its pages of the pool go back
+    lay(kernel, COMPILED, n, LOADED)  # its pages of the pool go back
 
 
 def test_the_perf_map_has_its_pieces(kernel: Kernel, tmp_path: Path) -> None:
     path = tmp_path / "map"
     assert kernel.lib.code_write_map(bytes(path)) == 0
     found = [line.split() for line in path.read_text().splitlines() if " switch_" in line]
-    _, first, end = bounds(kernel)
+    first, end = bounds(kernel)[8:]
     assert [name for _, _, name in found] == [f"switch_{PIECE_CASES * k:05d}" for k in range(16)]
     ends = [int(at, 16) + int(size, 16) for at, size, _ in found]
     assert [int(at, 16) for at, _, _ in found] == [first, *ends[:-1]]
     assert ends[-1] == end
-
-
-# --- the program -------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def program() -> Path:
-    return kernels.build("code_segment", variant="compiled", executable=True).library

@@ -17,21 +17,14 @@ from perflib import kernels
 from perflib.kernels.compiling import compiler
 from perflib.machine.doctor.check_tools import check_cache
 from perflib.model.errors import MeasurementError, UserError
-from perflib.store import paths
 
-KERNELS = Path(__file__).parents[1] / "kernels_c"
 REAL = shutil.which("gcc")
 OUT = 'for word; do [ "$last" = -o ] && out=$word; last=$word; done; '
 
-pytestmark = pytest.mark.skipif(REAL is None, reason="no gcc: apt-get install gcc")
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("PERFLIB_CACHE", str(folder))
-    monkeypatch.setattr(paths, "kernels_dir", lambda: KERNELS)
-    return folder
+pytestmark = [
+    pytest.mark.usefixtures("cache"),
+    pytest.mark.skipif(REAL is None, reason="no gcc: apt-get install gcc"),
+]
 
 
 def use(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str = "") -> Path:

@@ -3,55 +3,45 @@
 from __future__ import annotations
 
 import errno
-import os
-import threading
 from typing import Any
 
 import numpy as np
 import pytest
 
 from perflib.experiments.contention import KINDS
-from perflib.kernels import Kernel, record
+from perflib.kernels import Kernel
+from tests.kernels.calls import room
+from tests.kernels.here import CPUS, needs_two_cpus, threads
+from tests.processes import soon
 
 ARGUMENT, CORE, LATE = 1 << 16, 3 << 16, 5 << 16
-CPUS = sorted(os.sched_getaffinity(0))
 NO_CPU = 16383
 SAMPLE_NS, SAMPLES = 200_000, 4
-ACCOUNT = record("contention", "contention_account")
 
-needs_two_cores = pytest.mark.skipif(len(CPUS) < 2, reason="this needs two cores")
 KERNEL = "contention"
 
 
 def run(
     kernel: Kernel,
-    kind: int,
-    cpus: list[int],
+    kind: int = 4,
+    cpus: list[int] = CPUS[:1],
     *,
     outside: int = 0,
     sample_ns: int = SAMPLE_NS,
     samples: int = SAMPLES,
 ) -> tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The answer, the accounts ``[sample, core]``, and what was counted."""
-    accounts = np.zeros(max(samples * len(cpus), 1), ACCOUNT)
-    counted = np.zeros(max(samples, 1), np.int64)
-    cores = np.asarray(cpus, dtype=np.int64)
+    accounts, out = room(kernel, "contention_account", max(samples * len(cpus), 1))
+    counted = kernel.ffi.new("int64_t[]", max(samples, 1))
     answer = kernel.lib.contention_run(
-        kind,
-        kernel.ffi.from_buffer("int64_t *", cores) if cpus else kernel.ffi.NULL,
-        len(cpus),
-        outside,
-        sample_ns,
-        samples,
-        kernel.ffi.from_buffer("contention_account *", accounts),
-        kernel.ffi.from_buffer("int64_t *", counted),
+        kind, cpus, len(cpus), outside, sample_ns, samples, out, counted
     )
     shape = (samples, len(cpus)) if answer == 0 else (-1, 1)
-    return int(answer), accounts.reshape(shape), counted
+    return answer, accounts.reshape(shape), np.array(list(counted))
 
 
 @pytest.mark.arm64
-@pytest.mark.parametrize("cores", [1, pytest.param(2, marks=needs_two_cores)])
+@pytest.mark.parametrize("cores", [1, pytest.param(2, marks=needs_two_cpus)])
 @pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS)
 def test_what_was_done_is_what_the_counters_counted(kernel: Kernel, kind: int, cores: int) -> None:
     """Under a lock the addition is not atomic: a lock that is none would lose some."""
@@ -87,8 +77,7 @@ def test_what_was_done_is_what_the_counters_counted(kernel: Kernel, kind: int, c
     ],
 )
 def test_what_cannot_be_done_is_refused(kernel: Kernel, given: dict[str, Any], answer: int) -> None:
-    before = threading.active_count()
-    words = {"kind": 4, "cpus": CPUS[:1], **given}
-    assert run(kernel, words.pop("kind"), words.pop("cpus"), **words)[0] == answer
-    assert threading.active_count() == before
-    assert run(kernel, 4, CPUS[:1])[0] == 0, "and the next run works"
+    before = threads()
+    assert run(kernel, **given)[0] == answer
+    assert soon(lambda: threads() == before)
+    assert run(kernel)[0] == 0, "and the next run works"

@@ -9,7 +9,7 @@ import pytest
 from perflib import kernels
 from perflib.machine.hardware import cpuid
 from perflib.model.errors import MeasurementError
-from tests.reference.cpuid import FLAGS_ECX, FLAGS_EDX, checksum, cpuinfo, saved_bytes
+from tests.reference.cpuid import checksum, cpuinfo, saved_bytes
 
 X86 = platform.machine() in ("x86_64", "i386", "i686")
 
@@ -25,19 +25,14 @@ def test_registers_and_checksum() -> None:
 
 
 @pytest.mark.skipif(not X86, reason="the CPUID instruction is x86's")
-def test_signature_and_flags_are_those_of_cpuinfo() -> None:
+def test_signature_is_that_of_cpuinfo() -> None:
     cpuid.leaves.cache_clear()
-    known = cpuid.leaves()
     told = cpuinfo()
-    found = cpuid.signature(known=known)
+    found = cpuid.signature(known=cpuid.leaves())
     assert found.vendor == told["vendor_id"]
     assert found.family == int(told["cpu family"])
     assert found.model == int(told["model"])
     assert found.stepping == int(told["stepping"])
-    _, _, ecx, edx = known[0x1, 0]
-    flags = set(told["flags"].split())
-    for bits, register in ((FLAGS_EDX, edx), (FLAGS_ECX, ecx)):
-        assert {flag for flag in bits if register >> bits[flag] & 1} == flags & set(bits)
 
 
 @pytest.mark.skipif(not X86, reason="the XGETBV instruction is x86's")

@@ -20,6 +20,7 @@ from perflib import kernels
 from perflib.kernels import Kernel
 from perflib.model.errors import MeasurementError
 from tests.kernels.brackets import check_brackets, check_shared
+from tests.kernels.calls import room
 from tests.reference import erasure_coding as reference
 
 DATA, PARITY = 10, 4
@@ -88,13 +89,10 @@ def test_every_loss_of_up_to_four_of_fourteen_blocks_is_made_good(
     kernel: Kernel, method: int, count: int
 ) -> None:
     whole = encode(kernel, method, content(DATA, 75), PARITY)
-    patterns = 0
     for lost in itertools.combinations(range(DATA + PARITY), count):
         answer, found = decode(kernel, method, whole, PARITY, lost)
         assert answer == 0
         assert (found == whole).all(), lost
-        patterns += 1
-    assert patterns == [1, 14, 91, 364, 1001][count]
 
 
 @settings(max_examples=60)
@@ -221,13 +219,12 @@ def laid(opened: tuple[Kernel, int]) -> Iterator[Callable[..., tuple[Kernel, lis
 
 
 def encoded(
-    kernel: Kernel, repeats: int = 1, slice_bytes: int = 1, *, warm: int = 0, most: int = 1000
+    kernel: Kernel, repeats: int = 1, slice_bytes: int = 1, *, warm: int = 0
 ) -> tuple[Any, NDArray[Any]]:
     """The sample, and room for so many slices, of which those that there were are filled."""
     out = kernel.ffi.new("erasure_sample *")
-    slices = np.zeros(most, kernels.record(kernel.build, "erasure_slice"))
-    noted = kernel.ffi.from_buffer("erasure_slice[]", slices, require_writable=True)
-    assert kernel.lib.erasure_encode(warm, repeats, slice_bytes, out, noted, most) == 0
+    slices, noted = room(kernel, "erasure_slice", 1000)
+    assert kernel.lib.erasure_encode(warm, repeats, slice_bytes, out, noted, len(slices)) == 0
     return out, slices
 
 

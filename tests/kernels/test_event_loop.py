@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import astuple
+from collections.abc import Sequence
+from dataclasses import asdict, astuple
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,14 @@ from perflib import kernels
 from perflib.kernels import Kernel
 from perflib.measure.jobs.event_loop import LOCK_KINDS, POINTS, VERSIONS, Account, argv
 from perflib.model.errors import MeasurementError
+from tests.kernels.here import launched
+from tests.processes import soon
 from tests.reference import event_loop as reference
 from tests.reference.event_loop import Sizes
 
 SIZES = Sizes(jets=2, formula=40, interface=20, queue=300, output=50, checksum=50)
 MERGE, SEED, EVENTS = 3, 5, 60
-SMALL = {
-    "jets": SIZES.jets, "formula": SIZES.formula, "interface": SIZES.interface,
-    "queue": SIZES.queue, "output": SIZES.output, "checksum": SIZES.checksum, "merge": MERGE,
-}  # fmt: skip
+SMALL = asdict(SIZES) | {"merge": MERGE}
 FOREVER = 1_000_000_000  # tries
 
 NINES = "9" * 30
@@ -49,7 +47,11 @@ def run(
     threads: int, points: Sequence[str] = tuple(POINTS), spin: int = 0, lock: str = "mutex"
 ) -> Account:
     command = argv(threads, EVENTS, points, seed=SEED, spin=spin, lock=lock, sizes=SMALL)
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    return account_of(command)
+
+
+def account_of(command: Sequence[str]) -> Account:
+    done = launched(*command, check=True, timeout=60)
     assert done.stderr == ""
     return Account.parse(done.stdout)
 
@@ -142,10 +144,8 @@ def test_who_spins_long_enough_never_waits(point: str) -> None:
     sizes |= {"formula": {"formula": 750}, "queue": {"queue": 4000}}[point]
     seen = {}
     for spin in (0, FOREVER):
-        command = argv(4, 300, [point], spin=spin, sizes=sizes)
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-        [name] = POINTS[point]
-        [seen[spin]] = [lock for lock in Account.parse(done.stdout).locks if lock.name == name]
+        account = account_of(argv(4, 300, [point], spin=spin, sizes=sizes))
+        [seen[spin]] = [lock for lock in account.locks if (lock.name,) == POINTS[point]]
     assert seen[0].waits > 0
     assert seen[0].spinning_ns == 0
     assert seen[FOREVER].waits == seen[FOREVER].waiting_ns == 0
@@ -155,27 +155,16 @@ def test_who_spins_long_enough_never_waits(point: str) -> None:
 # --- the program -------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def endless() -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        argv(3, 100_000_000, sizes=SMALL), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def test_threads_have_names_and_a_killed_job_no_account(endless: subprocess.Popen[str]) -> None:
-    wanted = ["event-0", "event-1", "event-2", "event_loop"]
-    tasks = Path(f"/proc/{endless.pid}/task")
-    deadline, names = time.monotonic() + 30, [""]
-    while names != wanted and time.monotonic() < deadline:
-        names = sorted(file.read_text().strip() for file in tasks.glob("*/comm"))
-    assert names == wanted
-    endless.kill()
-    printed, said = endless.communicate()
+def test_threads_have_names_and_a_killed_job_no_account() -> None:
+    wanted = ["event-0\n", "event-1\n", "event-2\n", "event_loop\n"]
+    command = argv(3, 100_000_000, sizes=SMALL)
+    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True) as endless:
+        tasks = Path(f"/proc/{endless.pid}/task")
+        try:
+            assert soon(lambda: sorted(one.read_text() for one in tasks.glob("*/comm")) == wanted)
+        finally:
+            endless.kill()
+        printed, said = endless.communicate()
     assert (printed, said, endless.returncode) == ("", "", -signal.SIGKILL)
     with pytest.raises(MeasurementError, match="did not come to its end"):
         Account.parse(printed)
@@ -202,7 +191,7 @@ def test_threads_have_names_and_a_killed_job_no_account(endless: subprocess.Pope
 )  # fmt: skip
 def test_wrong_options_are_one_sentence(options: list[str], said: str) -> None:
     program = kernels.build("event_loop", executable=True).library
-    done = subprocess.run([program, *options], capture_output=True, text=True, check=False)
+    done = launched(program, *options)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"event_loop: {said}\n")
 
 
@@ -214,7 +203,7 @@ def test_no_data_race_with_or_without_locks(points: str, spin: int) -> None:
         pytest.skip(f"no thread sanitizer: {str(error).splitlines()[-1]}")
     command = [str(program), "--threads", "3", "--events", "12", "--spin", str(spin)]
     command += ["--points", points, "--jets", "1", "--formula-work", "30", "--queue-work", "100"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = launched(*command, timeout=120)
     if "FATAL: ThreadSanitizer" in done.stderr:
         pytest.skip(f"the thread sanitizer does not work here: {done.stderr.splitlines()[0]}")
     assert done.stderr == ""

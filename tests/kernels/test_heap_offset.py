@@ -12,6 +12,7 @@ from perflib import kernels
 from perflib.machine.libraries.allocators import Allocator, allocators
 from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
+from tests.kernels.here import launched
 
 LEVELS = (16, 1040, 2080, 3120)
 PAGE = 4096
@@ -50,7 +51,7 @@ def blocks(program: Path, *preload: str, environment: dict[str, str] | None = No
     """Addresses of the program's blocks: of 100 B, of 5000 B, and one with its own mapping."""
     wanted = Conditions(aslr=False, preload=preload, environment=environment or {})
     argv, whole = command(wanted, [str(program)])
-    done = subprocess.run(argv, env=whole, capture_output=True, text=True, check=True)
+    done = launched(*argv, env=whole, check=True)
     assert done.stderr == ""  # the dynamic linker has loaded what is named
     return [int(word) for word in done.stdout.split()]
 
@@ -79,8 +80,6 @@ def test_the_allocator_is_ready_before_the_heap_moves(program: Path) -> None:
         pytest.skip("no other allocator is installed")
     wanted = Conditions(preload=(library(), OTHERS[0].path), environment=offset(16))
     argv, whole = command(wanted, [str(program)])
-    said = subprocess.run(
-        argv, env={**whole, "LD_DEBUG": "files"}, capture_output=True, text=True, check=True
-    ).stderr
+    said = launched(*argv, env={**whole, "LD_DEBUG": "files"}, check=True).stderr
     begun = [line.split()[-1] for line in said.splitlines() if "calling init: " in line]
     assert begun.index(OTHERS[0].path) < begun.index(library())

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from perflib import kernels
 from perflib.model.errors import MeasurementError, UserError
 from perflib.store import paths
+from tests.kernels.here import ASK, launched
 
 HERE = Path(__file__).parents[1] / "kernels_c"
 
@@ -39,24 +41,7 @@ tr '\\0' '\\n' < /proc/$$/environ > "{log}/$$.environment"
 exec {compiler} "$@"
 """
 
-# Another process that asks for a kernel of the tests.
-ASK = """
-import sys
-from pathlib import Path
-from perflib import kernels
-from perflib.store import paths
-paths.kernels_dir = lambda: Path(sys.argv[1])
-kernel = kernels.load(sys.argv[2])
-print(kernel.build.library)
-"""
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of this test's own; kernels are those of the tests."""
-    monkeypatch.setenv("PERFLIB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(paths, "kernels_dir", lambda: HERE)
-    return tmp_path / "cache"
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 @pytest.fixture
@@ -70,29 +55,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-class Recorder:
-    """A compiler that keeps a record of how it was called."""
-
-    def __init__(self, log: Path) -> None:
-        self.log = log
-
-    def calls(self) -> list[list[str]]:
-        """The arguments of each compilation (not of questions about the version)."""
-        words = [path.read_text().splitlines() for path in self.log.glob("*.argv")]
-        return [call for call in words if call != ["--version"]]
-
-    def environments(self) -> list[dict[str, str]]:
-        texts = [
-            self.log.joinpath(f"{path.stem}.environment").read_text()
-            for path in self.log.glob("*.argv")
-            if path.read_text().strip() != "--version"
-        ]
-        return [dict(line.split("=", 1) for line in text.splitlines()) for text in texts]
+def calls(log: Path) -> list[tuple[list[str], dict[str, str]]]:
+    """Arguments and environment of each compilation (not of questions about the version)."""
+    found = []
+    for path in log.glob("*.argv"):
+        lines = path.with_suffix(".environment").read_text().splitlines()
+        found.append((path.read_text().splitlines(), dict(line.split("=", 1) for line in lines)))
+    return [call for call in found if call[0] != ["--version"]]
 
 
 @pytest.fixture
-def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Recorder]:
-    def install(before: str = "") -> Recorder:
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Makes a compiler that logs its calls the one to use."""
+
+    def install(before: str = "") -> Path:
         log = tmp_path / "log"
         log.mkdir()
         script = tmp_path / "recording-cc"
@@ -100,28 +76,20 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
         script.write_text(RECORDER.format(log=log, before=before, compiler=found))
         script.chmod(0o755)
         monkeypatch.setenv("PERFLIB_CC", str(script))
-        return Recorder(log)
+        return log
 
     return install
 
 
 def ask(*names: str, **environment: str) -> list[subprocess.CompletedProcess[str]]:
     """Processes that all ask at once, one kernel each."""
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", ASK, str(kernels.source(name).path.parent), name],
-            env={**os.environ, **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for name in names
-    ]
-    done = []
-    for process in started:
-        out, err = process.communicate()
-        done.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
-    return done
+
+    def answer(name: str) -> subprocess.CompletedProcess[str]:
+        words = (sys.executable, "-c", ASK, kernels.source(name).path.parent, name)
+        return launched(*words, env={**os.environ, **environment})
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        return list(pool.map(answer, names))
 
 
 # --- what is built -----------------------------------------------------------------------------
@@ -142,10 +110,9 @@ def test_executable_is_a_program_of_its_own_and_has_variants() -> None:
     program = kernels.build("declared", executable=True)
     slow = kernels.build("declared", executable=True, variant="slow")
     assert program.module is None
-    done = subprocess.run([program.library, "x"], capture_output=True, text=True, check=False)
+    done = launched(program.library, "x")
     assert (done.stdout, done.returncode) == ("level 2 of x\n", 3)
-    done = subprocess.run([slow.library], capture_output=True, text=True, check=False)
-    assert done.stdout == "level 0 of nothing\n"
+    assert launched(slow.library).stdout == "level 0 of nothing\n"
     assert kernels.build("declared").library != program.library
 
 
@@ -156,9 +123,9 @@ def sized(folder: Path, declared: str = "SIZE = 3") -> None:
 
 
 def test_definition_has_its_declared_value_or_the_one_given(
-    folder: Path, recorded: Callable[..., Recorder]
+    folder: Path, recorded: Callable[..., Path]
 ) -> None:
-    recorder = recorded()
+    log = recorded()
     sized(folder)
     declared = kernels.load("small")
     given = kernels.load("small", define={"SIZE": 70000})
@@ -168,8 +135,8 @@ def test_definition_has_its_declared_value_or_the_one_given(
     assert declared.build.library != given.build.library
     assert kernels.build("small", define={"SIZE": 3}) == declared.build
     assert kernels.build("small", define={}) == declared.build
-    assert len(recorder.calls()) == 2
-    assert all(call[3] == "-O1" and call[4].startswith("-DSIZE=") for call in recorder.calls())
+    assert len(calls(log)) == 2
+    assert all(argv[3] == "-O1" and argv[4].startswith("-DSIZE=") for argv, _ in calls(log))
 
 
 def test_definition_that_is_not_declared_names_the_nearest(folder: Path) -> None:
@@ -195,16 +162,16 @@ def test_definition_is_a_positive_whole_number(folder: Path, value: Any) -> None
 # --- what makes it anew, and what does not ------------------------------------------------------
 
 
-def test_found_again_without_a_compilation(folder: Path, recorded: Callable[..., Recorder]) -> None:
-    recorder = recorded()
+@pytest.mark.usefixtures("cache", "folder")
+def test_found_again_without_a_compilation(recorded: Callable[..., Path]) -> None:
+    log = recorded()
     first = kernels.load("small")
-    assert len(recorder.calls()) == 1
+    assert len(calls(log)) == 1
     again = kernels.load("small")
     assert (first.build, first.lib.small_answer()) == (again.build, 42)
     (other,) = ask("small")
     assert other.stdout == f"{first.build.library}\n"
-    assert len(recorder.calls()) == 1
-    assert folder.joinpath("small.c").is_file()
+    assert len(calls(log)) == 1
 
 
 @pytest.mark.parametrize("changed", ["small.c", "common/answer.h"])
@@ -218,19 +185,19 @@ def test_changed_source_or_header_is_compiled_anew(folder: Path, changed: str) -
     assert before.build.provenance["source_sha256"] != after.build.provenance["source_sha256"]
 
 
-def test_kernel_whose_files_were_cleaned_away_is_made_again(folder: Path) -> None:
+@pytest.mark.usefixtures("cache", "folder")
+def test_kernel_whose_files_were_cleaned_away_is_made_again() -> None:
     built = kernels.build("small")
     built.library.unlink()
     assert kernels.build("small") == built
     assert built.library.is_file()
-    assert folder.is_dir()
 
 
 def test_nothing_of_the_environment_reaches_the_compiler(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: Callable[..., Recorder]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: Callable[..., Path]
 ) -> None:
     plain = kernels.build("declared").provenance["flags"]
-    recorder = recorded()
+    log = recorded()
     trap = tmp_path / "trap"
     trap.mkdir()
     trap.joinpath("math.h").write_text("#error the environment's header was read\n")
@@ -243,22 +210,21 @@ def test_nothing_of_the_environment_reaches_the_compiler(
     kernel = kernels.load("declared")
     assert kernel.lib.declared_level() == 2
     assert kernel.build.provenance["flags"] == plain
-    ((*flags, include, pic, shared, source, o, target, link),) = recorder.calls()
+    (((*flags, include, pic, shared, source, o, target, link), environment),) = calls(log)
     assert flags == ["-std=gnu11", "-Wall", "-Wextra", "-O2", "-DLEVEL=2"]
     assert (include, pic, shared, o, link) == (f"-I{HERE}", "-fPIC", "-shared", "-o", "-lm")
     assert source == str(HERE / "declared.c")
     assert Path(target).name == "declared.so"
-    (environment,) = recorder.environments()
     assert set(environment) == {"PATH", "LC_ALL", "TMPDIR"}
     assert environment["LC_ALL"] == "C"
 
 
-def test_processes_that_ask_at_once_compile_once(recorded: Callable[..., Recorder]) -> None:
-    recorder = recorded(before="sleep 0.3")
+def test_processes_that_ask_at_once_compile_once(recorded: Callable[..., Path]) -> None:
+    log = recorded(before="sleep 0.3")
     done = ask("declared", "declared", "declared")
     assert [process.returncode for process in done] == [0, 0, 0], done[0].stderr
     assert len({process.stdout for process in done}) == 1
-    assert len(recorder.calls()) == 1
+    assert len(calls(log)) == 1
 
 
 # --- what fails --------------------------------------------------------------------------------
@@ -358,7 +324,7 @@ def test_generous_umask_makes_no_kernel_that_is_refused(cache: Path) -> None:
     assert built.module is not None
     for file in (built.library, built.module, program.library):
         assert not mode(file) & 0o022
-    assert subprocess.run([program.library], capture_output=True, check=False).returncode == 3
+    assert launched(program.library).returncode == 3
     (done,) = ask("declared")  # which also reads the remembered version of the compiler
     assert done.stdout == f"{built.library}\n"
     assert not any(mode(file) & 0o022 for file in cache.iterdir())
@@ -383,20 +349,6 @@ def test_cache_that_cannot_be_a_folder_is_refused(cache: Path) -> None:
         kernels.build("declared")
 
 
-def test_full_disk_while_compiling_leaves_nothing_half_built(cache: Path) -> None:
-    limited = (
-        "import resource\n"
-        "hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (6000, hard))\n" + ASK
-    )
-    argv = [sys.executable, "-c", limited, str(HERE), "declared"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "MeasurementError: kernel 'declared' does not compile" in done.stderr
-    assert [path for path in cache.iterdir() if path.is_dir()] == []
-    assert kernels.load("declared").lib.declared_level() == 2
-
-
 # --- pieces ------------------------------------------------------------------------------------
 
 
@@ -415,7 +367,7 @@ def numbers(variant: str | None) -> list[int]:
     return list(out)[:count]
 
 
-@pytest.mark.usefixtures("large")
+@pytest.mark.usefixtures("cache", "large")
 def test_pieces_are_linked_in_their_order_in_their_variant_alone() -> None:
     assert numbers("large") == [0, 10, 20, 30, 40]
     assert numbers(None) == []

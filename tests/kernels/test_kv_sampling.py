@@ -89,14 +89,6 @@ def test_decay_electrons_have_the_michel_spectrum() -> None:
     assert statistics.mean(energies) == pytest.approx(0.35 * kv_formulas.MUON_MASS, rel=0.02)
 
 
-def test_pairs_share_the_photons_energy() -> None:
-    for number in range(500):
-        p = particle(PHOTON, 0, 100.0, number)
-        assert not kv_step.make_pair(p, media()["lead"])
-        given = sum(made.total_energy() for made in p.event.stack) + p.event.deposited[0]
-        assert given == pytest.approx(100.0, rel=1e-12)
-
-
 def test_deflection_keeps_length_and_angle() -> None:
     for step in range(200):
         polar, azimuth = 0.0157 * step, 0.7 * step

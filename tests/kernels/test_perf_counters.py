@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from perflib import kernels
 from perflib.instruments.counters.follower import STOPPED, CounterFollower
 from perflib.instruments.counters.readings import new_readings
-from tests.reference.perf_counters import Tick, next_tick
+from tests.reference.perf_counters import next_tick
 
 SOFTWARE, TASK_CLOCK, PAGE_FAULTS, DUMMY = 1, 1, 2, 9
 OFF = 8
@@ -33,10 +34,9 @@ def counters(kernel: kernels.Kernel) -> Iterator[list[int]]:
 
 
 def open_(
-    kernel: kernels.Kernel, *, type_: int = SOFTWARE, config: int, leader: int = -1, **other: int
+    kernel: kernels.Kernel, *, config: int, options: int, leader: int = -1, tid: int = 0
 ) -> int:
-    tid, cpu, options = other.get("tid", 0), other.get("cpu", -1), other.get("options", 0)
-    return int(kernel.lib.counter_open(type_, config, 0, 0, tid, cpu, leader, options))
+    return int(kernel.lib.counter_open(SOFTWARE, config, 0, 0, tid, -1, leader, options))
 
 
 def read(kernel: kernels.Kernel, counters: list[int]) -> Any:
@@ -48,11 +48,8 @@ def read(kernel: kernels.Kernel, counters: list[int]) -> Any:
 
 def touch(pages: int) -> None:
     """Fault in so many pages, for certain: they are new."""
-    import mmap
-
     with mmap.mmap(-1, pages * mmap.PAGESIZE) as memory:
-        if hasattr(mmap, "MADV_NOHUGEPAGE"):
-            memory.madvise(mmap.MADV_NOHUGEPAGE)
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
         for page in range(pages):
             memory[page * mmap.PAGESIZE] = 1
 
@@ -65,7 +62,7 @@ def test_which_tick_is_next(
 ) -> None:
     missed = kernel.ffi.new("int64_t *", 99)
     number = kernel.lib.counter_next_tick(elapsed_ns, period_ns, due, missed)
-    assert Tick(number, missed[0]) == next_tick(elapsed_ns, period_ns, due)
+    assert (number, missed[0]) == next_tick(elapsed_ns, period_ns, due)
 
 
 def test_a_group_counts_while_its_leader_is_on(kernel: kernels.Kernel, counters: list[int]) -> None:

@@ -32,9 +32,7 @@ def shared(kernel: kernels.Kernel, accesses: Sequence[Access]) -> dict[int, tupl
     assert 0 <= count < most
     transfers = [lines[i].transfers for i in range(count)]
     assert transfers == sorted(transfers, reverse=True)
-    return {
-        lines[i].line: (lines[i].transfers, lines[i].false_transfers) for i in range(count)
-    }  # fmt: skip
+    return {lines[i].line: (lines[i].transfers, lines[i].false_transfers) for i in range(count)}
 
 
 def expected(accesses: Sequence[Access]) -> dict[int, tuple[int, int]]:
@@ -103,11 +101,6 @@ def test_null_lines_of_ones_own_and_lines_that_nobody_writes(kernel: kernels.Ker
     assert shared(kernel, turns(0, 64, 128)) == {}
     read = [one._replace(is_store=False) for one in turns(0, 8)]
     assert shared(kernel, read) == {0: (0, 0)}
-
-
-def test_what_one_call_saw_is_not_in_the_next(kernel: kernels.Kernel) -> None:
-    assert shared(kernel, turns(0, 8)) == shared(kernel, turns(0, 8))
-    assert shared(kernel, []) == {}
 
 
 def test_many_lines_are_found_again(kernel: kernels.Kernel) -> None:

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import errno
-import os
-import threading
 from typing import Any
 
 import numpy as np
 import pytest
 
-from perflib.kernels import Kernel, record
-from tests.reference import coherence as reference
+from perflib.kernels import Kernel
+from tests.kernels.calls import room
+from tests.kernels.here import CPUS, needs_two_cpus, threads
+from tests.processes import soon
+from tests.reference.words import shuffled, splitmix
 
 KERNEL = "sharing"
-ALTERNATION, ACCOUNT = (
-    record("sharing", "sharing_alternation"),
-    record("sharing", "sharing_account"),
-)
-CPUS = sorted(os.sched_getaffinity(0))
 PORTS, CACHE, MEMORY = range(3)
 ARGUMENT, CORE = 1 << 16, 3 << 16
 LINES, NO_CPU = 256, 16383
-
-needs_two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="sharing needs two CPUs")
 
 
 def run(kernel: Kernel, **changed: Any) -> tuple[int, np.ndarray[Any, Any], Any]:
@@ -34,21 +28,10 @@ def run(kernel: Kernel, **changed: Any) -> tuple[int, np.ndarray[Any, Any], Any]
     }  # fmt: skip
     assert set(changed) <= set(given)
     given |= changed
-    cpus = np.asarray(given["cpus"], dtype=np.int64)
-    found, account = np.zeros(max(1, given["alternations"]), ALTERNATION), np.zeros(1, ACCOUNT)
-    given["cpus"] = kernel.ffi.from_buffer("int64_t *", cpus)
-    answer = kernel.lib.sharing_run(
-        *given.values(),
-        kernel.ffi.from_buffer("sharing_alternation *", found),
-        kernel.ffi.from_buffer("sharing_account *", account),
-    )
+    found, alternations = room(kernel, "sharing_alternation", max(1, given["alternations"]))
+    account, totals = room(kernel, "sharing_account")
+    answer = kernel.lib.sharing_run(*given.values(), alternations, totals)
     return int(answer), found, account[0]
-
-
-def last_line(seed: int, lines: int, steps: int) -> int:
-    """Where a chase through lines that splitmix64 shuffled ends."""
-    order = reference.shuffled(lines, reference.splitmix(seed))
-    return order[(order.index(0) + steps) % lines]
 
 
 @needs_two_cpus
@@ -58,7 +41,8 @@ def test_the_chase_ends_where_its_seed_and_steps_say(kernel: Kernel) -> None:
         answer, found, account = run(kernel, seed=seed)
         assert answer == 0
         assert account["steps"] > 0
-        assert account["at_line"] == last_line(seed, LINES, int(account["steps"]))
+        order = shuffled(LINES, splitmix(seed))
+        assert account["at_line"] == order[(order.index(0) + account["steps"]) % LINES]
         assert account["moved"] == 0
         assert (np.diff(found["start_ns"]) > 0).all()
 
@@ -97,6 +81,6 @@ def test_each_state_is_timed_where_nobody_keeps_the_cores(kernel: Kernel, resour
     ],
 )
 def test_what_cannot_be_done_is_refused(kernel: Kernel, given: dict[str, Any], answer: int) -> None:
-    before = threading.active_count()
+    before = threads()
     assert run(kernel, **{"cpus": [CPUS[0], NO_CPU]} | given)[0] == answer
-    assert threading.active_count() == before
+    assert soon(lambda: threads() == before)

@@ -12,10 +12,8 @@ import pytest
 from perflib.experiments import get
 from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.kernels.single_header import single_header
-from perflib.store import paths
 from perflib.store.run_files import read_table
 
-COMMON = paths.kernels_dir() / "common"
 WARNINGS = ["-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-O2"]
 PROGRAM = Path(__file__).with_name("bracketed_job.c").read_text()
 OTHER = Path(__file__).with_name("bracketed_other.c").read_text()
@@ -49,13 +47,3 @@ def test_samples_of_all_threads_and_files_are_written(tmp_path: Path, suffix: st
     known = [one.name for one in BRACKET_COLUMNS if one.name in taken]
     assert {"probe_before_ns", "chain_after_ns", "cpu_time_ns"} <= set(known)
     assert taken["time_ns"].gt(0).all()
-
-
-def test_it_is_made_of_our_headers() -> None:
-    made = single_header()
-    assert '#include "' not in made
-    for name in ("arch.h", "core_clock.h", "bracket.h", "bracket_samples.h"):
-        lines = (COMMON / name).read_text().splitlines()
-        kept = [line for line in lines if not line.startswith('#include "')]
-        assert all(line in made for line in kept), name
-        assert made.count(f"#define {name.upper().replace('.', '_')}\n") == 1

@@ -11,15 +11,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from perflib.fleet.analysis.simulated import simulated_farm
 from perflib.lab.farm import FarmView, farm
+from perflib.lab.farm_figures import heatmap_figure
 from perflib.lab.farm_report import write_farm_report
 from perflib.lab.theme import png
 from perflib.model.errors import UserError
 from perflib.store import run_files
 from tests.fleet.farms import Healthy, table
 from tests.hostile_names import NAMES
+from tests.stored import RUNS
 
 SMALL = Healthy(nodes=24, cores=12, days=6, models=("A",), rack_of=6, noise="days")
 
@@ -31,17 +34,8 @@ def view() -> FarmView:
     return farm((levels, nodes))
 
 
-@pytest.fixture(scope="module")
-def simulated() -> FarmView:
-    return farm(simulated_farm(24, 8, 8, models=("model A",), slow_core={"model A": (3, 0.1)}))
-
-
 def words(figure: Figure) -> str:
-    axes = [text for one in figure.axes for text in one.get_xticklabels() + one.get_yticklabels()]
-    texts = [text.get_text() for one in figure.axes for text in one.texts] + [
-        one.get_title(loc="left") for one in figure.axes
-    ]
-    return " ".join([*texts, *(text.get_text() for text in axes), figure.get_suptitle()])
+    return " ".join(one.get_text() for one in figure.findobj(Text))
 
 
 def image(figure: Figure) -> np.ndarray:
@@ -75,8 +69,6 @@ def test_a_farm_of_400_nodes_and_128_cores_is_drawn_readably() -> None:
             "percent": rng.normal(0, 0.4, 400 * 128),
         }
     )  # fmt: skip
-    from perflib.lab.farm_figures import heatmap_figure
-
     figure = heatmap_figure(cores, level, "title", marked=["node007", "node009"])
     axes = figure.axes[0]
     labels = [text.get_text() for text in axes.get_yticklabels()]
@@ -113,11 +105,12 @@ def test_levels_of_no_core_are_drawn_too(view: FarmView) -> None:
     assert len(whole.node("n0005").axes) == 2
 
 
-def test_everything_of_a_simulated_farm_says_so(simulated: FarmView, tmp_path: Path) -> None:
+def test_everything_of_a_simulated_farm_says_so(tmp_path: Path) -> None:
+    slow = {"model A": (3, 0.1)}
+    simulated = farm(simulated_farm(24, 8, 8, models=("model A",), slow_core=slow))
     assert simulated.label == "simulated: "
     for figure in (simulated.heatmap(), simulated.hours(), simulated.node("simulated0001")):
         assert figure.get_suptitle().startswith("simulated: ")
-    assert all(sentence.startswith("simulated: ") for sentence in simulated.summary())
     out = tmp_path / "report.html"
     for sentence in write_farm_report(simulated.levels, simulated.nodes, out):
         assert sentence.startswith("simulated: ")
@@ -156,14 +149,14 @@ def test_the_view_zooms_to_a_node_and_opens_its_runs(
     view: FarmView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
-    runs = Path(__file__).parents[1] / "data" / "runs"
-    run = run_files.load(runs / "kv_per_core.parquet")
+    run = run_files.load(RUNS / "kv_per_core.parquet")
     run_files.save(run)
     levels = view.levels.copy()
     mine = levels["node"] == "n0005"
     levels["run"] = levels["run"].astype(str).where(~mine, run.id)
     shown = farm((levels, view.nodes)).view()
     assert shown.node.value == "n0005"
+    assert "n0005 is slower than the other nodes" in shown._said.value
     before = bytes(shown._map.value)
     shown.rows.value = (0, 4)
     assert bytes(shown._map.value) != before
@@ -173,6 +166,7 @@ def test_the_view_zooms_to_a_node_and_opens_its_runs(
     assert "All 2 cores are equally fast" in shown._opened.value
     among = bytes(shown._among.value)
     shown.node.value = "n0001"
+    assert "n0005" not in shown._said.value
     assert bytes(shown._among.value) != among
     shown.run.value = shown.run.options[1]
     assert "unknown run" in shown._opened.value

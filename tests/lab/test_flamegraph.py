@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.lab.flamegraph import INK, FlameGraph, flame_figure, flame_graph
+from perflib.lab.flamegraph import INK, flame_figure, flame_graph
 from perflib.lab.theme import png
 from perflib.model.errors import UserError
 from tests.instruments.profile.tables import samples_of, table
@@ -30,7 +30,9 @@ def drawn(data: dict[str, Any]) -> dict[str, tuple[int, int, int]]:
 
 
 def test_frames_stand_side_by_side_above_their_callers() -> None:
-    data = flame_graph(samples_of(STACKS)).data
+    graph = flame_graph(samples_of(STACKS), orientation="icicle")
+    assert graph.orientation == "icicle"
+    data = graph.data
     assert drawn(data) == {
         "all": (0, 10, 0),
         "all;main": (0, 10, 2),
@@ -130,17 +132,6 @@ def test_bad_input_is_a_sentence(draw: Any) -> None:
         draw(samples_of(STACKS), orientation="icycle")
     with pytest.raises(UserError, match="have no period"):
         draw(samples_of(STACKS, period=-1), weight="period")
-
-
-def test_the_widget_carries_its_code_and_uses_no_network() -> None:
-    widget = flame_graph(samples_of(STACKS), orientation="icicle")
-    assert isinstance(widget, FlameGraph)
-    assert widget.orientation == "icicle"
-    code = f"{widget._esm}\n{widget._css}"
-    assert "export default" in code
-    assert "http" not in code
-    assert "innerHTML" not in code  # names of functions are no markup
-    assert "import " not in code
 
 
 # --- the figure ----------------------------------------------------------------------------------

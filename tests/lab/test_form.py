@@ -37,15 +37,6 @@ def small() -> Form:
     return shown
 
 
-def test_every_parameter_has_a_field_that_says_its_default() -> None:
-    for name in ("event_profile", "kv_per_core", "layout", "numa", "threads"):
-        shown = Form(name)
-        shown.preset.value = "(defaults)"
-        assert set(shown.fields.widgets) == set(experiments.get(name).Params.model_fields)
-        assert shown.fields.given() == {}
-        assert not shown.run_button.disabled
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [("budget_s", "-1"), ("budget_s", "soon"), ("cores", "99999"), ("seed", ""), ("cores", "x-")],
@@ -119,73 +110,70 @@ def test_stop_keeps_what_there_is() -> None:
     assert shown.run.provenance["stopped"] == "interrupted"
 
 
-def test_a_failed_measurement_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("what", "error", "said"),
+    [
+        ("take", MeasurementError("the worker on cpu0 was <killed>"), "was &lt;killed&gt;"),
+        ("figures", ValueError("singular matrix"), "singular matrix"),  # ends no measurement
+    ],
+)
+def test_what_fails_is_text(
+    what: str, error: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(*_: object) -> None:
-        msg = "the worker on cpu0 was <killed>"
-        raise MeasurementError(msg)
+        raise error
 
     shown = small()
-    monkeypatch.setattr(shown.experiment, "take", fails)
+    monkeypatch.setattr(shown.experiment, what, fails)
     shown.run_button.click()
     shown.wait(_PATIENCE_S)
-    assert "was &lt;killed&gt;" in shown.message
-    assert shown.status == "failed"
+    assert said in shown.message
+    assert (shown.status == "failed") == (shown.run is None) == (what == "take")
     assert not shown.run_button.disabled
 
 
-def test_a_figure_that_fails_ends_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: object) -> None:
-        msg = "singular matrix"
-        raise ValueError(msg)
-
-    shown = small()
-    monkeypatch.setattr(shown.experiment, "figures", fails)
-    shown.run_button.click()
-    shown.wait(_PATIENCE_S)
-    assert shown.run is not None
-    assert "singular matrix" in shown.message
-
-
-def test_redrawing_takes_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def redraws(
+    patch: pytest.MonkeyPatch, rounds: int, round_s: float, drawing_s: float
+) -> tuple[int, float]:
+    """How often it draws while so many rounds are measured, and how long that takes."""
     shown = small()
     now = [100.0]
-    monkeypatch.setattr(sys.modules["perflib.lab.form"], "monotonic", lambda: now[0])
+    patch.setattr(sys.modules["perflib.lab.form"], "monotonic", lambda: now[0])
     drawn: list[float] = []
 
     def draw(_: object) -> None:
         drawn.append(now[0])
-        now[0] += 0.3
+        now[0] += drawing_s
 
-    monkeypatch.setattr(shown, "_draw", draw)
+    patch.setattr(shown, "_draw", draw)
     progress = shown._progress(shown.experiment.params({}))
-    for round_ in range(200):
+    for round_ in range(rounds):
         progress(Status(1.0, 1.0, round_, None, lambda: None))  # type: ignore[arg-type, return-value]
-        now[0] += 0.05
-    assert len(drawn) == pytest.approx((now[0] - 100) / 3, abs=1.5)
+        now[0] += round_s
+    return len(drawn), now[0] - 100
+
+
+def test_redrawing_takes_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, elapsed_s = redraws(monkeypatch, 200, 0.05, 0.3)
+    assert drawn == pytest.approx(elapsed_s / 3, abs=1.5)
 
 
 @pytest.mark.parametrize("live_rounds", [0, 3])
 def test_it_draws_from_the_round_on_that_the_experiment_says(
     live_rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown = small()
-    monkeypatch.setattr(type(shown.experiment), "live_rounds", live_rounds)
-    now = [100.0]
-    monkeypatch.setattr(sys.modules["perflib.lab.form"], "monotonic", lambda: now[0])
-    drawn: list[float] = []
-    monkeypatch.setattr(shown, "_draw", lambda _: drawn.append(now[0]))
-    progress = shown._progress(shown.experiment.params({}))
-    for round_ in range(5):
-        progress(Status(1.0, 1.0, round_, None, lambda: None))  # type: ignore[arg-type, return-value]
-        now[0] += 10.0
-    assert len(drawn) == 5 - live_rounds
+    monkeypatch.setattr(type(experiments.get("machine")), "live_rounds", live_rounds)
+    assert redraws(monkeypatch, 5, 10.0, 0.0)[0] == 5 - live_rounds
 
 
 @pytest.mark.parametrize("name", experiments.NAMES)
 def test_few_fields_come_first_and_each_has_one_place(name: str) -> None:
+    experiment = experiments.get(name)
     fields = Fields(
-        experiments.get(name).documentation()["parameters"], set(Params.model_fields), lambda: None
+        experiment.documentation()["parameters"], set(Params.model_fields), lambda: None
     )
+    assert set(fields.widgets) == set(experiment.Params.model_fields)
+    assert fields.given() == {}  # each says its default
     first, more = (fields.box.children[at] for at in (0, -1))
     grids = [[one for one in grid.children if one.description] for grid in (first, *more.children)]
     assert 3 <= len(grids[0]) <= 5
@@ -269,13 +257,10 @@ def test_the_call_and_the_command_make_the_same_run(
     assert kv.params(assignments(given_words), preset) == params
 
 
-def test_interrupted_runs_are_told_of() -> None:
+def test_interrupted_runs_are_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
     name = new_id("machine")
-    journal = run_files.runs_dir() / f"{name}.journal"
-    journal.parent.mkdir(parents=True, exist_ok=True)
-    journal.write_text("{}\n")
-    try:
-        assert name in Form("machine").children[0].value
-        assert name not in Form("kv_per_core").children[0].value
-    finally:
-        journal.unlink()
+    run_files.runs_dir().mkdir()
+    (run_files.runs_dir() / f"{name}.journal").write_text("{}\n")
+    assert name in Form("machine").children[0].value
+    assert name not in Form("kv_per_core").children[0].value

@@ -13,8 +13,7 @@ import perflib as pl
 from perflib import experiments
 from perflib.lab.interface import RunView
 from perflib.store import run_files
-
-RUNS = Path(__file__).parents[1] / "data" / "runs"
+from tests.stored import RUNS
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +90,6 @@ def test_a_table_of_samples_is_analysed_like_a_run(kv: RunView) -> None:
     assert brought.plots == kv.plots
     with pytest.raises(pl.UserError, match="lack the column 'cpu'"):
         pl.experiment("kv_per_core").analyse(kv.samples.drop(columns="cpu"))
-
-
-def test_runs_of_different_experiments_are_not_compared(kv: RunView) -> None:
-    with pytest.raises(pl.UserError, match="not comparable"):
-        pl.compare(kv, pl.load(RUNS / "machine.parquet"))
 
 
 def test_a_report_and_a_ledger(kv: RunView, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import shutil
 from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from matplotlib.figure import Figure
@@ -96,19 +95,13 @@ def test_it_is_small_and_needs_nothing_from_elsewhere(whole: Any) -> None:
     assert all(
         one.startswith(("data:image/png;base64,", "data:image/svg+xml;base64,")) for one in sources
     )
-    for one in page.of("a"):
-        assert not urlsplit(one["href"]).scheme, one
     assert "url(" not in text_of(whole)
     assert list(whole[0].parent.glob(".report*")) == []  # the temporary file is gone
 
 
-def test_links_hold_when_the_folder_is_moved(whole: Any, tmp_path: Path) -> None:
-    moved = shutil.copytree(whole[0].parent, tmp_path / "elsewhere")
-    page = Page((moved / "report.html").read_text())
-    anchors = set(page.all("id"))
-    links = [one["href"] for one in page.of("a")]
-    assert {link[1:] for link in links if link.startswith("#")} <= anchors
-    assert [link for link in links if not link.startswith("#")] == []
+def test_links_lead_to_places_within_it(whole: Any) -> None:
+    page = Page(text_of(whole))
+    assert {one["href"] for one in page.of("a")} <= {f"#{name}" for name in page.all("id")}
 
 
 def test_it_is_html_by_the_standard(whole: Any) -> None:
@@ -248,11 +241,9 @@ def test_a_figure_that_cannot_be_drawn_costs_that_figure_only(
     assert "<img" in text[text.index(". symptom</h3>") :]
 
 
-def test_of_very_many_verdicts_those_that_say_something_are_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("quick")
+def test_of_very_many_verdicts_those_that_say_something_are_shown(tmp_path: Path) -> None:
     known = measured("symptom")
-    monkeypatch.setattr(module, "_MOST_S", -1.0)
     found = [one for cpu in range(1, 90) for one in slow_core(cpu)[2:]] + slow_core(91)[:1]
     known._analysed["symptom"] = known._findings[0] = found
     write_investigation(known, conclude(known), tmp_path / "report.html")
@@ -289,43 +280,16 @@ def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "report.html"]
 
 
-def plan(folder: Path) -> None:
-    """An investigation on disk, of one stored run."""
-    run = load(RUNS / "kv_per_core.parquet")
-    runs_in(folder).mkdir(parents=True)
-    shutil.copy(RUNS / "kv_per_core.parquet", runs_in(folder) / f"{run.id}.parquet")
-    steps = [{**dataclasses.asdict(step("symptom")), "run": run.id, "seconds": 3.0, "skipped": ""}]
-    machine = run.provenance["machine"]
-    write_plan(
-        folder,
-        {
-            "tag": "",
-            "finished": True,
-            "question": Question().to_dict(),
-            "cores": [0, 1],
-            "spent_s": 3.0,
-            "fit": {"machine": machine, "checks": []},
-            "steps": steps,
-        },
-    )
-
-
-@pytest.mark.usefixtures("quick")
-def test_the_command_writes_it_and_says_where(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plan(tmp_path)
-    assert call("investigate", "--replay", str(tmp_path), "--json") == 0
-    report = tmp_path / "report.html"
-    assert json.loads(capsys.readouterr().out)["report"] == str(report)
-    assert "<h1" in report.read_text()
-
-
 @pytest.mark.usefixtures("quick")
 def test_the_command_concludes_although_the_report_cannot_be_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan(tmp_path)
+    run = load(RUNS / "kv_per_core.parquet")
+    runs_in(tmp_path).mkdir()
+    shutil.copy(RUNS / "kv_per_core.parquet", runs_in(tmp_path) / f"{run.id}.parquet")
+    taken = {**dataclasses.asdict(step("symptom")), "run": run.id, "seconds": 3.0, "skipped": ""}
+    asked = {"question": {}, "cores": [0, 1], "tag": "", "spent_s": 3.0, "fit": {}}
+    write_plan(tmp_path, {**asked, "steps": [taken]})
     (tmp_path / "report.html").mkdir()
     assert call("investigate", "--replay", str(tmp_path), "--json") == 1
     said = capsys.readouterr()

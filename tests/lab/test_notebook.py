@@ -34,27 +34,10 @@ def defaults(name: str) -> str:
 
 def test_conditions_are_reached_by_their_names() -> None:
     cell = defaults("machine").replace("conditions = {}", 'conditions = {"budget_s": 7, "seed": 3}')
-    found = parameters("machine", namespace(cell))
-    assert (found.budget_s, found.seed) == (7.0, 3)
-
-
-def test_conditions_may_be_a_json_object_as_papermill_hands_it_over() -> None:
-    cells = namespace(defaults("machine"), "# Parameters\nconditions = '{\"budget_s\": 7}'\n")
-    assert parameters("machine", cells).budget_s == 7.0
-
-
-@pytest.mark.parametrize("conditions", ["'budget_s=7'", "7", "[1]", "'{'"])
-def test_conditions_without_names_are_an_error(conditions: str) -> None:
-    cell = defaults("machine").replace("conditions = {}", f"conditions = {conditions}")
-    with pytest.raises(UserError, match=r"conditions: .* has no names"):
-        parameters("machine", namespace(cell))
-
-
-@pytest.mark.parametrize("conditions", ['{"bugdet_s": 7}', '{"spin_ms": 5}'])
-def test_a_condition_that_is_none_is_an_error(conditions: str) -> None:
-    cell = defaults("machine").replace("conditions = {}", f"conditions = {conditions}")
-    with pytest.raises(UserError, match="unknown condition"):
-        parameters("machine", namespace(cell))
+    by_papermill = '# Parameters\nconditions = \'{"budget_s": 7, "seed": 3}\'\n'
+    for cells in ([cell], [defaults("machine"), by_papermill]):
+        found = parameters("machine", namespace(*cells))
+        assert (found.budget_s, found.seed) == (7.0, 3)
 
 
 def test_what_papermill_injects_counts_over_the_preset_even_if_it_is_the_default() -> None:
@@ -65,17 +48,17 @@ def test_what_papermill_injects_counts_over_the_preset_even_if_it_is_the_default
 
 
 @pytest.mark.parametrize(
-    "cell", ["evnets = 5", "# Parameters\nevnets = float('nan')\n", 'evnets = ["a", {"b": None}]']
+    "cells",
+    [
+        ["evnets = 5"],
+        ['evnets = ["a", {"b": None}]'],
+        ["# Parameters\nevnets = float('nan')\n"],
+        ["# Parameters\nevnets = 5\n", "import math"],
+    ],
 )
-def test_a_misspelt_name_is_an_error_with_the_nearest(cell: str) -> None:
+def test_a_misspelt_name_is_an_error_with_the_nearest(cells: list[str]) -> None:
     with pytest.raises(UserError, match=r"unknown parameter 'evnets': did you mean 'events'\?"):
-        parameters("kv_per_core", namespace(defaults("kv_per_core"), cell))
-
-
-def test_a_misspelt_injected_name_is_found_behind_other_cells() -> None:
-    cells = namespace(defaults("machine"), "# Parameters\nbugdet_s = 1\n", "import math")
-    with pytest.raises(UserError, match="did you mean 'budget_s'"):
-        parameters("machine", cells)
+        parameters("kv_per_core", namespace(defaults("kv_per_core"), *cells))
 
 
 def test_other_cells_may_have_any_names() -> None:
@@ -98,6 +81,12 @@ def test_a_corrected_cell_can_be_run_again() -> None:
         ("budget_s = 'soon'", "parameter 'budget_s': 'soon'"),
         ("preset = 'quik'", "unknown preset 'quik': did you mean 'quick'"),
         ("seed = None", "parameter 'seed': None"),
+        ("conditions = 'budget_s=7'", "conditions: .* has no names"),
+        ("conditions = 7", "conditions: .* has no names"),
+        ("conditions = [1]", "conditions: .* has no names"),
+        ("conditions = '{'", "conditions: .* has no names"),
+        ('conditions = {"bugdet_s": 7}', "unknown condition"),
+        ('conditions = {"spin_ms": 5}', "unknown condition"),
     ],
 )
 def test_wrong_values_are_errors(cell: str, words: str) -> None:

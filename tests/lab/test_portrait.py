@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from perflib.investigation.evidence import Evidence
+from perflib.lab import portrait_facts
 from perflib.lab.portrait import _PARTS, portrait
 from perflib.lab.portrait_facts import facts_of
 from perflib.lab.theme import png
@@ -22,12 +21,7 @@ from perflib.store.run_files import load
 from tests.investigation.cases import EXPERIMENT, evidence, healthy, share, slow_core, slower
 from tests.investigation.cases import taken as step_of
 from tests.machine import trees
-
-RUNS = Path(__file__).parents[1] / "data" / "runs"
-
-
-def described(make: Callable[[Path], Path], root: Path) -> dict[str, Any]:
-    return describe(make(root))
+from tests.stored import RUNS
 
 
 def server(root: Path, cores: int = 64, sharing: int = 8, nodes: int = 2, threads: int = 2) -> Path:
@@ -62,25 +56,23 @@ def server(root: Path, cores: int = 64, sharing: int = 8, nodes: int = 2, thread
     return trees.write(root, files)
 
 
+def shown(figure: Figure) -> list[Text]:
+    return [one for one in figure.findobj(Text) if one.get_visible() and one.get_text()]
+
+
 def words(figure: Figure) -> list[str]:
-    return [text for one in figure.findobj(Text) if (text := shown(one))]
-
-
-def shown(artist: Artist) -> str:
-    """The text that an artist shows."""
-    return artist.get_text() if isinstance(artist, Text) and artist.get_visible() else ""
+    return [one.get_text() for one in shown(figure)]
 
 
 def assert_all_words_within(figure: Figure) -> None:
     png(figure)
     whole = figure.bbox
-    for one in figure.findobj(Text):
-        if text := shown(one):
-            box = one.get_window_extent()
-            assert whole.x0 - 1 <= box.x0, text
-            assert box.x1 <= whole.x1 + 1, text
-            assert whole.y0 - 1 <= box.y0, text
-            assert box.y1 <= whole.y1 + 1, text
+    for one in shown(figure):
+        box = one.get_window_extent()
+        assert whole.x0 - 1 <= box.x0, one.get_text()
+        assert box.x1 <= whole.x1 + 1, one.get_text()
+        assert whole.y0 - 1 <= box.y0, one.get_text()
+        assert box.y1 <= whole.y1 + 1, one.get_text()
 
 
 # --- whatever the machine is ---------------------------------------------------------------------
@@ -102,7 +94,7 @@ MACHINES: dict[str, Callable[[Path], Path]] = {
     ("name", "measured"), [*((name, True) for name in MACHINES), ("64 cores, SMT", False)]
 )
 def test_every_machine_fits(name: str, measured: bool, tmp_path: Path) -> None:
-    machine = described(MACHINES[name], tmp_path)
+    machine = describe(MACHINES[name](tmp_path))
     running = [cpu for cpu in machine["cpus"] if cpu["online"]]
     cores = sorted({min(cpu["siblings"] or [cpu["cpu"]]) for cpu in running})
     known = evidence(fit={"machine": machine}, cores=cores)
@@ -126,7 +118,7 @@ def test_nothing_known_is_a_figure_too() -> None:
 
 
 def test_signs_of_formulas_are_signs(tmp_path: Path) -> None:
-    known = evidence(fit={"machine": described(server, tmp_path)})
+    known = evidence(fit={"machine": describe(server(tmp_path))})
     (title,) = [text for text in words(portrait(known)) if "node$1_$" in text]
     assert title == "node$1_$<script> · $\\frac$ <b>EPYC</b> ?"
 
@@ -139,7 +131,7 @@ def test_without_colour_parts_differ_by_their_pattern() -> None:
 
 
 def test_cores_lie_with_those_whose_caches_they_share(tmp_path: Path) -> None:
-    facts = facts_of(evidence(fit={"machine": described(server, tmp_path)}))
+    facts = facts_of(evidence(fit={"machine": describe(server(tmp_path))}))
     assert [len(node.groups) for node in facts.nodes] == [4, 4]
     group = facts.nodes[1].groups[0]
     assert group.cache == "L3 32 MiB"
@@ -193,8 +185,6 @@ def test_measured_distances_replace_the_firmwares(monkeypatch: pytest.MonkeyPatc
     cpus = [cpu | {"node": cpu["cpu"]} for cpu in run.provenance["machine"]["cpus"]]
     known.fit = {"machine": run.provenance["machine"] | {"nodes": nodes, "cpus": cpus}}
     assert "(firmware)" in facts_of(known).nodes[0].reach  # measured on one node: nothing of two
-    from perflib.lab import portrait_facts
-
     monkeypatch.setattr(
         portrait_facts,
         "_distances",

@@ -49,8 +49,9 @@ def test_that_fails(perflib_bench):
 
 
 def session(
-    folder: Path, *words: str, plugins: tuple[str, ...] = ()
+    folder: Path, *words: str, plugins: tuple[str, ...] = (), tests: str = TESTS
 ) -> subprocess.CompletedProcess[str]:
+    (folder / "test_it.py").write_text(tests)
     return subprocess.run(
         [
             sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
@@ -63,7 +64,6 @@ def session(
 
 
 def test_rounds_across_tests_a_verdict_and_a_baseline(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(TESTS)
     words = ("--perflib-budget=1.5s", "--perflib-fail-above=3%", "--perflib-save")
     chosen = ("-k", "not fails", "--perflib-json=out.json")
     done = session(tmp_path, *words, *chosen)
@@ -100,7 +100,6 @@ def test_a_session_fails_above_the_limit(
 
 
 def test_a_test_that_fails_is_one_that_fails(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(TESTS)
     done = session(tmp_path, "--perflib-budget=0s")
     assert done.returncode == 1
     assert "1 failed, 2 passed" in done.stdout
@@ -116,7 +115,6 @@ def test_a_test_that_fails_is_one_that_fails(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options_are_sentences(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
-    (tmp_path / "test_it.py").write_text(TESTS)
     done = session(tmp_path, *words)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert says in done.stderr + done.stdout
@@ -126,18 +124,15 @@ def test_wrong_options_are_sentences(tmp_path: Path, words: tuple[str, ...], say
 def test_workers_are_refused(tmp_path: Path) -> None:
     if importlib.util.find_spec("xdist") is None:
         pytest.skip("no pytest-xdist")
-    (tmp_path / "test_it.py").write_text(TESTS)
     done = session(tmp_path, "-n", "1", "-k", "itself", plugins=("-p", "xdist"))
     assert done.returncode == 1
     assert "run these tests with -n 0" in done.stdout
 
 
 def test_without_the_fixture_nothing_heavy_is_imported(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(
-        "import sys\ndef test_it():\n"
-        "    assert not {'numpy', 'pandas', 'cffi', 'perflib.lab.bench'} & set(sys.modules)\n"
-    )
-    done = session(tmp_path)
+    heavy = {"numpy", "pandas", "cffi", "perflib.lab.bench"}
+    tests = f"import sys\ndef test_it():\n    assert not {heavy} & set(sys.modules)\n"
+    done = session(tmp_path, tests=tests)
     assert done.returncode == 0, done.stdout
     assert "perflib" not in done.stdout
 

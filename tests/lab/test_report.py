@@ -16,17 +16,11 @@ from perflib.model.run import Run
 from perflib.store.run_files import load
 from tests.model.made import slower
 from tests.pages import Page
-
-RUNS = Path(__file__).parents[1] / "data" / "runs"
+from tests.stored import RUNS
 
 
 def stored(*names: str) -> list[Run]:
     return [load(RUNS / f"{name}.parquet") for name in names]
-
-
-@pytest.fixture
-def kv() -> list[Run]:
-    return stored("kv_per_core")
 
 
 @pytest.fixture
@@ -35,19 +29,8 @@ def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "figures", lambda _run: {})
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("kv_per_core", "machine", "random_calls"),
-        pytest.param(experiments.NAMES, marks=pytest.mark.slow, id="all"),
-    ],
-    ids="-".join,
-)
-def test_the_report_is_one_file_with_everything_in_it(
-    names: tuple[str, ...], tmp_path: Path
-) -> None:
-    runs = stored(*names)
+def test_the_report_is_one_file_with_everything_in_it(tmp_path: Path) -> None:
+    runs = stored("kv_per_core", "machine", "random_calls")
     runs[0].provenance["problems"] = ["cpu1: FIFO priority <denied>"]
     path = tmp_path / "reports" / "report.html"
     told = write_report(runs, path)
@@ -90,7 +73,8 @@ def test_a_report_of_nothing_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_no_figures")
-def test_the_doctor_is_silent_about_another_machine(kv: list[Run], tmp_path: Path) -> None:
+def test_the_doctor_is_silent_about_another_machine(tmp_path: Path) -> None:
+    kv = stored("kv_per_core")
     kv[0].provenance["machine"]["hostname"] = "elsewhere"
     write_report(kv, tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()

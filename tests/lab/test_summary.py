@@ -49,14 +49,6 @@ def test_estimates_without_any_interval_are_one_sentence() -> None:
     assert statements(once)[0].verdict == "inconclusive"
 
 
-def test_what_is_wrong_comes_before_what_is_so() -> None:
-    sentences = summary([level(), slower(1, "supported", 12.0)])
-    assert sentences == [
-        "cpu1 is slower than the others: 12.00 % ± 0.40.",
-        "A level of memory ends at 32 KiB.",
-    ]
-
-
 def test_the_undecided_are_told_with_their_estimates() -> None:
     assert summary([slower(0, "inconclusive", 0.8)]) == [
         "It is not decided whether cpu0 is more than 1 % slower than the others: 0.80 % ± 0.40."

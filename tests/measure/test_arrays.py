@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from unittest.mock import Mock
 
 import pytest
 
@@ -81,11 +82,8 @@ def test_pages_on_another_node_are_said(arrays: Arrays, monkeypatch: pytest.Monk
 def test_where_pages_cannot_be_seen_the_run_says_so_once(
     arrays: Arrays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: object) -> dict[int, int]:
-        msg = "where the pages of process 7 lie cannot be seen: it is forbidden"
-        raise MeasurementError(msg)
-
-    monkeypatch.setattr(memory_arrays, "pages_by_node", refused)
+    refused = MeasurementError("where the pages of process 7 lie cannot be seen: it is forbidden")
+    monkeypatch.setattr(memory_arrays, "pages_by_node", Mock(side_effect=refused))
     for key in "ab":
         assert arrays.place(key, order="random", bytes_=64 * KIB, node=0) == ""
     assert arrays.violated == ["on which NUMA node the arrays lie cannot be seen: it is forbidden"]

@@ -94,12 +94,8 @@ def test_dies_with_its_parent() -> None:
 
 def test_imports_next_to_nothing() -> None:
     """Its start is part of every worker's: these would double it."""
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-X", "importtime", launch.__file__, "--", "true"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    argv = [sys.executable, "-I", "-S", "-X", "importtime", launch.__file__, "--", "true"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
     modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "ctypes" in modules
     assert modules.isdisjoint({"json", "enum", "re", "signal", "dataclasses", "pathlib", "perflib"})

@@ -47,18 +47,16 @@ def test_log_lines_in_batch_one_in_ten_seconds(
     assert err.splitlines() == ["kv_per_core: round 5, 30 s left at most, ±0.73"] * 3
 
 
-def test_a_run_without_an_end_says_nothing_of_its_end(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(
+    ("left_s", "half_width", "said"),
+    [(99_999_999, 0.5, "x: round 5, ±0.50\n"), (29, None, "x: round 5, 29 s left at most\n")],
+)
+def test_an_end_and_a_width_are_shown_only_where_there_are_any(
+    capsys: pytest.CaptureFixture[str], left_s: float, half_width: float | None, said: str
 ) -> None:
     with Reporter("x") as report:
-        report(status(1, 99_999_999, 0.5))
-    assert capsys.readouterr().err == "x: round 5, ±0.50\n"
-
-
-def test_no_width_is_shown_before_there_is_one(capsys: pytest.CaptureFixture[str]) -> None:
-    with Reporter("x") as report:
-        report(status(1, 29))
-    assert capsys.readouterr().err == "x: round 5, 29 s left at most\n"
+        report(status(1, left_s, half_width))
+    assert capsys.readouterr().err == said
 
 
 def test_bar_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

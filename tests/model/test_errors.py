@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from perflib.model.errors import MeasurementError, PerflibError, UserError, choose
+from perflib.model.errors import choose
 
 NAMES = ("events", "cores", "precision_percent", "budget_s")
-
-
-def test_exit_status_tells_a_mistake_from_a_failure() -> None:
-    assert (PerflibError.exit_code, UserError.exit_code, MeasurementError.exit_code) == (1, 2, 1)
-    assert issubclass(UserError, PerflibError)
-    assert issubclass(MeasurementError, PerflibError)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from perflib.model.recorded import is_fixed, row_of, unlisted, without_user
 from perflib.store import run_files
 
 HOMES = "/home"
-RUNS = Path(__file__).parents[1] / "data" / "runs"
 
 
 def test_what_is_new_is_missed() -> None:

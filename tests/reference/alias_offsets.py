@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import struct
-
 import numpy as np
 from numpy.typing import NDArray
+
+from tests.reference.words import bits, rotated_sum
 
 _TAPS = np.array([0.1, 0.25, 0.3, 0.25, 0.1], dtype=np.float32)
 _SAMPLES = 1021
@@ -29,18 +29,13 @@ def _input(n: int) -> NDArray[np.float32]:
 
 
 def checksum(out: NDArray[np.float32]) -> int:
-    inner = len(out) - 4
-    samples = min(inner, _SAMPLES)
-    found = 0
-    for k in range(samples):
-        (bits,) = struct.unpack("<I", struct.pack("<f", out[2 + k * inner // samples]))
-        found = (found << 5 & 2**64 - 1 | found >> 59) ^ bits
-    return found
+    inner = out[2:-2].view(np.uint32)
+    samples = min(len(inner), _SAMPLES)
+    return rotated_sum(int(inner[k * len(inner) // samples]) for k in range(samples))
 
 
 def dgemv_checksum(n: int) -> int:
     row, column = np.mgrid[:n, :n]
     a = (7 * row + 3 * column) % 17 - 8
     y = a @ (np.arange(n) % 5 - 2)
-    total = float(((np.arange(n) % 7 + 1) * y).sum())
-    return int(struct.unpack("<Q", struct.pack("<d", total))[0])
+    return bits(float(((np.arange(n) % 7 + 1) * y).sum()))

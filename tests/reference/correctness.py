@@ -12,21 +12,19 @@ import numpy as np
 
 from perflib.experiments.correctness import CLASSES
 from perflib.experiments.correctness.measure import TABLED
+from tests.reference.words import GOLDEN, WORD, carryless, mixed, remainder, rotated, rotated_sum
 
 OPERATIONS = 1024
-_ALL, _LOW = (1 << 64) - 1, (1 << 32) - 1
+_LOW = (1 << 32) - 1
 _TABLE_WORDS, _CROSSED_BYTES = 4096, 128 << 10
 
 
 def splitmix(counter: int) -> int:
-    z = (counter + 1) * 0x9E3779B97F4A7C15 & _ALL
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _ALL
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & _ALL
-    return z ^ z >> 31
+    return mixed((counter + 1) * GOLDEN & WORD)
 
 
 def table_word(block: int, place: int) -> int:
-    return splitmix((block << 32) + (1 << 31) + place & _ALL)
+    return splitmix((block << 32) + (1 << 31) + place & WORD)
 
 
 def word(block: int, i: int, which: int) -> int:
@@ -35,14 +33,10 @@ def word(block: int, i: int, which: int) -> int:
     walking = 1 << i // 8 % 64
     return {
         0: walking,
-        1: _ALL ^ walking,
-        2: _ALL if even else 0,
+        1: WORD ^ walking,
+        2: WORD if even else 0,
         3: 0xAAAAAAAAAAAAAAAA if even else 0x5555555555555555,
-    }.get(kind, splitmix((block << 32) + 4 * i + which & _ALL))
-
-
-def rotated(value: int, by: int, width: int = 64) -> int:
-    return (value << by | value >> width - by) & (1 << width) - 1
+    }.get(kind, splitmix((block << 32) + 4 * i + which & WORD))
 
 
 def signed(value: int, width: int = 64) -> int:
@@ -57,7 +51,7 @@ def small(value: int, bits: int) -> int:
 def in_table(block: int, at: int) -> int:
     """Eight bytes of a block's table, from any byte on."""
     low, high = (table_word(block, at // 8 + n) for n in range(2))
-    return (high << 64 | low) >> 8 * (at % 8) & _ALL
+    return (high << 64 | low) >> 8 * (at % 8) & WORD
 
 
 # --- doubles: exact, by fractions ----------------------------------------------------------------
@@ -98,11 +92,7 @@ def crc32c(crc: int, data: int) -> int:
 
 def _times(a: int, b: int) -> int:
     """In AES's field."""
-    found = 0
-    while b:
-        found ^= a * (b & 1)
-        a, b = a << 1 ^ 0x11B * (a >> 7), b >> 1
-    return found
+    return remainder(carryless(a, b), 0x11B)
 
 
 def _s_box() -> list[int]:
@@ -143,16 +133,8 @@ def sha_rounds(cdgh: int, abef: int, keys: int) -> int:
     return a << 96 | b << 64 | e << 32 | f
 
 
-def carryless(a: int, b: int) -> int:
-    found = 0
-    while b:
-        found ^= a * (b & 1)
-        a, b = a << 1, b >> 1
-    return found
-
-
 def lane(a: int, b: int) -> int:
-    mixed = (a + b & _ALL) ^ (a & _LOW) * (b & _LOW) ^ (a << (b & 63) & _ALL) ^ b >> (a & 63)
+    mixed = (a + b & WORD) ^ (a & _LOW) * (b & _LOW) ^ (a << (b & 63) & WORD) ^ b >> (a & 63)
     return int.from_bytes(mixed.to_bytes(8, "little"), "big")
 
 
@@ -169,16 +151,14 @@ def dot(a: int, b: int, c: int) -> int:
 def shifts(a: int, b: int, c: int) -> int:
     by, turn = b & 63, c & 63
     scans = (64 - (a | 1).bit_length()) << 8 ^ ((b & -b).bit_length() - 1 if b else 63) << 16
-    return (
-        (a << by & _ALL) ^ b >> by ^ (signed(c) >> by & _ALL) ^ rotated(a, turn) ^ scans
-    )  # fmt: skip
+    return (a << by & WORD) ^ b >> by ^ (signed(c) >> by & WORD) ^ rotated(a, turn) ^ scans
 
 
 def walk(a: int, b: int, s: int) -> int:
     for i in range(8):
-        s = s + b & _ALL if a >> i & 1 else s ^ a
+        s = s + b & WORD if a >> i & 1 else s ^ a
         which = b >> 2 * i & 3
-        s = [s + a & _ALL, s ^ a, s ^ _ALL, rotated(s, 7)][which]
+        s = [s + a & WORD, s ^ a, s ^ WORD, rotated(s, 7)][which]
     return s
 
 
@@ -189,7 +169,7 @@ def quotients(a: int, d: int) -> int:
 
 def x87(a: int, b: int, c: int) -> int:
     x = small(a, 31)
-    return (x * (small(b, 31) | 1) + small(c, 62) ^ x) & _ALL
+    return (x * (small(b, 31) | 1) + small(c, 62) ^ x) & WORD
 
 
 def string(block: int, i: int, a: int, b: int) -> int:
@@ -221,9 +201,9 @@ def expected(name: str, block: int) -> list[int]:
 
     def one(i: int, a_: int, b_: int, c_: int) -> int:
         if name == "integer":
-            return ((a_ + b_ & _ALL ^ a_ - c_ & _ALL) + (a_ & b_ | ~b_ & c_) - (a_ ^ c_)) & _ALL
+            return ((a_ + b_ & WORD ^ a_ - c_ & WORD) + (a_ & b_ | ~b_ & c_) - (a_ ^ c_)) & WORD
         if name == "multiply":
-            return a_ * b_ & _ALL ^ a_ * b_ >> 64
+            return a_ * b_ & WORD ^ a_ * b_ >> 64
         if name == "divide":
             return quotients(a_, b_ >> (c_ & 63) | 1)
         if name in ("shift", "branch", "x87", "vnni"):
@@ -251,7 +231,7 @@ def atomics(a: Sequence[int], cell: int) -> list[int]:
     found = []
     for i, value in enumerate(a):
         before = cell
-        cell = {0: cell + value & _ALL, 3: cell ^ value}.get(i % 4, value)
+        cell = {0: cell + value & WORD, 3: cell ^ value}.get(i % 4, value)
         found.append(before ^ rotated(cell, 1))
     return found
 
@@ -266,15 +246,12 @@ def pairs(name: str, a: Sequence[int], b: Sequence[int], c: Sequence[int]) -> li
             result = sha_rounds(first, second, c[i])
         else:
             result = carryless(a[i], b[i + 1])
-        found += [result & _ALL, result >> 64]
+        found += [result & WORD, result >> 64]
     return found
 
 
 def checksum(results: Iterable[int]) -> int:
-    found = 0
-    for one in results:
-        found = rotated(found, 5) ^ one
-    return splitmix(found)
+    return splitmix(rotated_sum(results))
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What cpuid.c is to return: the sum of the registers; and the kernel's own reading of leaf 1.
+"""What cpuid.c is to return: the sum of the registers; and the kernel's own reading.
 
 XCR0 has no second reader, but its consequence has: the size of the area in which the states that
 it switches on are saved.
@@ -7,10 +7,6 @@ it switches on are saved.
 from __future__ import annotations
 
 from pathlib import Path
-
-# /proc/cpuinfo's flags that stand for a bit of leaf 1, and that no kernel option hides
-FLAGS_EDX = {"fpu": 0, "tsc": 4, "cx8": 8, "cmov": 15, "mmx": 23, "fxsr": 24, "sse": 25, "sse2": 26}
-FLAGS_ECX = {"ssse3": 9, "cx16": 13, "sse4_1": 19, "sse4_2": 20, "hypervisor": 31}
 
 
 def checksum(registers: tuple[int, int, int, int]) -> int:

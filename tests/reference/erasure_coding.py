@@ -1,4 +1,4 @@
-"""What erasure_coding.c computes, written plainly: the field, the matrix, decoding."""
+"""What erasure_coding.c computes, written plainly: the field, the matrix, the parity."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.reference.words import carryless, remainder
+
 WORD = 2**64
 MODULUS = 0x11D  # x^8 + x^4 + x^3 + x^2 + 1
 
@@ -14,15 +16,8 @@ Matrix = list[list[int]]
 
 
 def product(a: int, b: int) -> int:
-    """Of two elements of GF(2^8): long multiplication, then long division."""
-    total = 0
-    for bit in range(8):
-        if b >> bit & 1:
-            total ^= a << bit
-    for bit in range(14, 7, -1):
-        if total >> bit & 1:
-            total ^= MODULUS << (bit - 8)
-    return total
+    """Of two elements of GF(2^8)."""
+    return remainder(carryless(a, b), MODULUS)
 
 
 PRODUCTS = np.array([[product(a, b) for b in range(256)] for a in range(256)], dtype=np.uint8)
@@ -44,44 +39,6 @@ def times(rows: Sequence[Sequence[int]], blocks: NDArray[np.uint8]) -> NDArray[n
 
 def encode(matrix: Matrix, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.concatenate([data, times(matrix, data)])
-
-
-def reduced(matrix: Sequence[Sequence[int]]) -> tuple[int, Matrix]:
-    """The determinant of the square in the first columns, and what elimination makes of the rest.
-
-    The rest of an invertible square followed by a unit matrix is the square's inverse.
-    """
-    rows = [list(row) for row in matrix]
-    size, determinant = len(rows), 1
-    for column in range(size):
-        pivot = next((i for i in range(column, size) if rows[i][column]), None)
-        if pivot is None:
-            return 0, []
-        rows[column], rows[pivot] = rows[pivot], rows[column]
-        determinant = int(PRODUCTS[determinant, rows[column][column]])
-        scale = INVERSE[rows[column][column]]
-        rows[column] = [int(PRODUCTS[scale, value]) for value in rows[column]]
-        for i in range(size):
-            factor = rows[i][column]
-            if i != column and factor:
-                beside = zip(rows[i], rows[column], strict=True)
-                rows[i] = [a ^ int(PRODUCTS[factor, b]) for a, b in beside]
-    return determinant, [row[size:] for row in rows]
-
-
-def unit(size: int) -> Matrix:
-    return [[int(i == j) for j in range(size)] for i in range(size)]
-
-
-def decode(matrix: Matrix, blocks: NDArray[np.uint8], lost: Sequence[int]) -> NDArray[np.uint8]:
-    """All blocks again; ``lost`` are not looked at."""
-    data = len(matrix[0])
-    generator = unit(data) + matrix
-    survivors = [b for b in range(len(blocks)) if b not in lost][:data]
-    square = [generator[b] + row for b, row in zip(survivors, unit(data), strict=True)]
-    determinant, inverse = reduced(square)
-    assert determinant
-    return encode(matrix, times(inverse, blocks[survivors]))
 
 
 # --- blocks for a measurement --------------------------------------------------------------------

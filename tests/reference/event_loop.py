@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import cos, exp, log, pi, sin, sqrt
+from math import exp, log
 
-from tests.reference.kv import bits, fold
+from tests.reference.kv import send
 from tests.reference.kv_detector import MUON, SOLENOID_FIELD, philox
-from tests.reference.kv_formulas import MUON_MASS
 from tests.reference.kv_step import CURVATURE, step
 from tests.reference.kv_transport import Event, Particle, runge_kutta
+from tests.reference.words import WORD, bits, fold
 
 LEAST_MOMENTUM, MOST_MOMENTUM = 300.0, 1000.0
 MOST_JETS = 64
@@ -24,7 +24,6 @@ CLASS = (
     "RecoJet:public Track{double momentum;double direction[3];double deposited;double "
     "correction;double selected;double track[3];unsigned long checksum;};"
 )
-WORD = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -52,16 +51,7 @@ class Jet:
         event = self.event = Event(seed, number)
         p = Particle(event, MUON, 0, 0.0, [0.0] * 3, [0.0] * 3, volume=0, number=0)
         self.momentum = LEAST_MOMENTUM * exp(log(MOST_MOMENTUM / LEAST_MOMENTUM) * p.uniform())
-        rapidity = 2.0 * p.uniform() - 1.0
-        azimuth = 2.0 * pi * p.uniform()
-        p.charge = -1 if p.uniform() < 0.5 else 1
-        cosh2 = exp(rapidity) + exp(-rapidity)
-        p.direction = [
-            2.0 * cos(azimuth) / cosh2,
-            2.0 * sin(azimuth) / cosh2,
-            (exp(rapidity) - exp(-rapidity)) / cosh2,
-        ]
-        p.energy = sqrt(self.momentum * self.momentum + MUON_MASS * MUON_MASS) - MUON_MASS
+        send(p, self.momentum, most_rapidity=1.0)
         self.direction = p.direction[:]
         event.particles = 1
         event.stack.append(p)

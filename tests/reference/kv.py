@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import struct
 from math import cos, exp, pi, sin, sqrt
 
 from tests.reference.kv_detector import MUON
 from tests.reference.kv_formulas import MUON_MASS
 from tests.reference.kv_step import step
 from tests.reference.kv_transport import Event, Particle
+from tests.reference.words import bits, fold
 
 LEAST_MOMENTUM = 5e3
 MOST_MOMENTUM = 5e6
@@ -19,24 +19,9 @@ SLOPE = 1.7
 MOST_RAPIDITY = 2.0
 
 
-def fold(checksum: int, word: int) -> int:
-    """The checksum after one more 64-bit word."""
-    checksum = ((checksum ^ word) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
-    return checksum ^ (checksum >> 29)
-
-
-def bits(value: float) -> int:
-    """A double's 64 bits."""
-    return int(struct.unpack("<Q", struct.pack("<d", value))[0])
-
-
-def primary(event: Event) -> Particle:
-    """The muon that comes in."""
-    p = Particle(event, MUON, 0, 0.0, [0.0, 0.0, 0.0], [0.0, 0.0, 0.0], volume=0, number=0)
-    rest = 1.0 - SLOPE
-    low, high = LEAST_MOMENTUM**rest, MOST_MOMENTUM**rest
-    momentum = (low + (high - low) * p.uniform()) ** (1.0 / rest)
-    rapidity = MOST_RAPIDITY * (2.0 * p.uniform() - 1.0)
+def send(p: Particle, momentum: float, most_rapidity: float) -> None:
+    """Give a muon that comes in its direction, charge and energy."""
+    rapidity = most_rapidity * (2.0 * p.uniform() - 1.0)
     azimuth = 2.0 * pi * p.uniform()
     p.charge = -1 if p.uniform() < 0.5 else 1
     up, down = exp(rapidity), exp(-rapidity)
@@ -46,6 +31,15 @@ def primary(event: Event) -> Particle:
         (up - down) / (up + down),
     ]
     p.energy = sqrt(momentum * momentum + MUON_MASS * MUON_MASS) - MUON_MASS
+
+
+def primary(event: Event) -> Particle:
+    """The muon that comes in."""
+    p = Particle(event, MUON, 0, 0.0, [0.0, 0.0, 0.0], [0.0, 0.0, 0.0], volume=0, number=0)
+    rest = 1.0 - SLOPE
+    low, high = LEAST_MOMENTUM**rest, MOST_MOMENTUM**rest
+    momentum = (low + (high - low) * p.uniform()) ** (1.0 / rest)
+    send(p, momentum, MOST_RAPIDITY)
     event.particles = 1
     return p
 

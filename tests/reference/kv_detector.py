@@ -77,31 +77,22 @@ class Volume:
         )
 
 
+# Continuous loss, delta rays and bremsstrahlung.
+CHARGED = {
+    MUON: (physics.bethe, physics.delta_rays, physics.muon_brems),
+    ELECTRON: (physics.berger_seltzer, physics.moller, physics.brems),
+}
+
+
 def direct(m: Medium, kind: int, energy: float) -> list[float]:
     """The columns of the table at one energy, muon pairs apart (``kv_direct``)."""
-    soft = SOFT * PHOTON_CUT
-    if kind == MUON:
-        return [
-            physics.bethe(m, energy, ELECTRON_CUT)
-            + physics.muon_brems(m, energy, soft, PHOTON_CUT, weigh=True),
-            physics.delta_rays(m, energy, ELECTRON_CUT),
-            physics.muon_brems(m, energy, PHOTON_CUT, energy, weigh=False),
-            0.0,
-        ]
-    if kind == ELECTRON:
-        return [
-            physics.berger_seltzer(m, energy, ELECTRON_CUT)
-            + physics.brems(m, energy, soft, PHOTON_CUT, weigh=True),
-            physics.moller(m, energy, ELECTRON_CUT),
-            physics.brems(m, energy, PHOTON_CUT, energy, weigh=False),
-            0.0,
-        ]
-    return [
-        0.0,
-        physics.compton(m, energy),
-        physics.pair_production(m, energy),
-        physics.photoelectric(m, energy),
-    ]
+    if kind == PHOTON:
+        absorbed = physics.pair_production(m, energy), physics.photoelectric(m, energy)
+        return [0.0, physics.compton(m, energy), *absorbed]
+    loss, knocked_on, radiated = CHARGED[kind]
+    soft = radiated(m, energy, SOFT * PHOTON_CUT, PHOTON_CUT, weigh=True)
+    hard = radiated(m, energy, PHOTON_CUT, energy, weigh=False)
+    return [loss(m, energy, ELECTRON_CUT) + soft, knocked_on(m, energy, ELECTRON_CUT), hard, 0.0]
 
 
 def muon_pairs(m: Medium, energy: float) -> tuple[list[float], float, float]:

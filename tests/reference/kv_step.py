@@ -52,11 +52,9 @@ def create(p: Particle, kind: int, charge: int, energy: float, direction: Vector
         p.deposit(energy)
         return
     event = p.event
-    event.stack.append(
-        Particle(
-            event, kind, charge, energy, p.position[:], direction[:], p.volume, event.particles
-        )
-    )
+    here, there = p.position[:], direction[:]
+    made = Particle(event, kind, charge, energy, here, there, p.volume, event.particles)
+    event.stack.append(made)
     event.particles += 1
 
 

@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-WORD = 2**64
+from collections.abc import Iterator
+
+from tests.reference.words import shuffled, splitmix
+
 PAGE, LINE = 4096, 64
 WINDOW_PAGES = 32
-
-
-class SplitMix:
-    """The generator splitmix64, and what is drawn from it."""
-
-    def __init__(self, seed: int) -> None:
-        self.state = seed
-
-    def draw(self) -> int:
-        self.state = (self.state + 0x9E3779B97F4A7C15) % WORD
-        z = self.state
-        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % WORD
-        z = (z ^ z >> 27) * 0x94D049BB133111EB % WORD
-        return z ^ z >> 31
-
-    def shuffled(self, n: int) -> list[int]:
-        numbers = list(range(n))
-        for i in range(n, 1, -1):
-            j = (self.draw() >> 32) * i >> 32
-            numbers[i - 1], numbers[j] = numbers[j], numbers[i - 1]
-        return numbers
 
 
 def reversed_bits(n: int) -> list[int]:
@@ -35,15 +17,15 @@ def reversed_bits(n: int) -> list[int]:
     return [number for number in backwards if number < n]
 
 
-def _visits(order: str, lines: int, in_page: int, random: SplitMix) -> list[int]:
+def _visits(order: str, lines: int, in_page: int, random: Iterator[int]) -> list[int]:
     if order in ("random", "spread"):
-        return random.shuffled(lines)
+        return shuffled(lines, random)
     if order == "sequential":
         return list(range(lines))
     if order == "lmbench" and lines % in_page:
         return reversed_bits(lines)
     in_block = WINDOW_PAGES * in_page if order == "window" else in_page
-    blocks = random.shuffled(-(-lines // in_block))
+    blocks = shuffled(-(-lines // in_block), random)
     if order == "lmbench":
         words = reversed_bits(in_page)
         return [
@@ -54,19 +36,19 @@ def _visits(order: str, lines: int, in_page: int, random: SplitMix) -> list[int]
     return [
         block * in_block + line
         for block in blocks
-        for line in random.shuffled(min(in_block, lines - block * in_block))
+        for line in shuffled(min(in_block, lines - block * in_block), random)
     ]
 
 
 def visits(order: str, lines: int, line_bytes: int, seed: int, span_bytes: int = 0) -> list[int]:
     """Where the lines lie, in bytes from the array's begin, in the order they are loaded in."""
-    random = SplitMix(seed)
+    random = splitmix(seed)
     if order == "spread":
         return [
             line * line_bytes + line * LINE % line_bytes
             for line in _visits(order, lines, 1, random)
         ]
     pages = -(-max(lines * line_bytes, span_bytes) // PAGE)
-    places = random.shuffled(pages) if span_bytes > lines * line_bytes else range(pages)
+    places = shuffled(pages, random) if span_bytes > lines * line_bytes else range(pages)
     offsets = (line * line_bytes for line in _visits(order, lines, PAGE // line_bytes, random))
     return [places[offset // PAGE] * PAGE + offset % PAGE for offset in offsets]

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
+def next_tick(elapsed_ns: int, period_ns: int, ticks_due: int) -> tuple[int, int]:
+    """The first tick not yet behind us; of several that are overdue, only the latest is made.
 
-@dataclass(frozen=True)
-class Tick:
-    number: int
-    missed: int
-
-
-def next_tick(elapsed_ns: int, period_ns: int, ticks_due: int) -> Tick:
-    """The first tick not yet behind us; of several that are overdue, only the latest is made."""
+    Its number, and how many were missed.
+    """
     overdue = [
         number
         for number in range(ticks_due + 1, elapsed_ns // period_ns + 1)
         if number * period_ns <= elapsed_ns
     ]
-    return Tick(overdue[-1], len(overdue) - 1) if overdue else Tick(ticks_due + 1, 0)
+    return (overdue[-1], len(overdue) - 1) if overdue else (ticks_due + 1, 0)

@@ -5,37 +5,17 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from math import sqrt
 
-WORD = 2**64 - 1
+from tests.reference.words import WORD, bits, fold, splitmix
+
 TRACKS, CALLS, PLACES, WALK = 12, 400, 256, 6000
 
 
-def mixed(z: int) -> int:
-    """The last steps of splitmix64."""
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & WORD
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & WORD
-    return z ^ z >> 31
-
-
-def randoms(state: int) -> Iterator[int]:
-    """The numbers of splitmix64."""
-    while True:
-        state = (state + 0x9E3779B97F4A7C15) & WORD
-        yield mixed(state)
-
-
 def uniforms(state: int) -> Iterator[float]:
-    """The same from 0 to 1."""
-    return ((random >> 11) * 2.0**-53 for random in randoms(state))
-
-
-def fold(found: int, word: int) -> int:
-    """A word into a checksum."""
-    found = (found ^ word) * 0x9E3779B97F4A7C15 & WORD
-    return found ^ found >> 29
+    """The numbers of splitmix64, from 0 to 1."""
+    return ((random >> 11) * 2.0**-53 for random in splitmix(state))
 
 
 def propagate(state: list[float], curvature: float) -> float:
@@ -102,7 +82,7 @@ def unpack(x: int) -> int:
 
 def table() -> list[int]:
     """The successor of each place."""
-    order, drawn = list(range(PLACES)), randoms(1)
+    order, drawn = list(range(PLACES)), splitmix(1)
     for i in range(PLACES - 1, 0, -1):
         other = next(drawn) % (i + 1)
         order[i], order[other] = order[other], order[i]
@@ -114,12 +94,11 @@ def table() -> list[int]:
 
 def step(chance: int, successors: list[int]) -> int:
     """One step's checksum."""
-    x, drawn = chance, randoms(chance)
+    x, drawn = chance, splitmix(chance)
     for _ in range(CALLS):
         x = unpack(x ^ next(drawn) >> 32)
-    state = chance  # of the tracks: uniforms and whole numbers of one sequence
     total = 0.0
-    numbers = randoms(state)
+    numbers = splitmix(chance)  # of the tracks: uniforms and whole numbers of one sequence
     for _ in range(TRACKS):
         first, second = ((next(numbers) >> 11) * 2.0**-53 for _ in range(2))
         random = next(numbers)
@@ -130,13 +109,12 @@ def step(chance: int, successors: list[int]) -> int:
     place = 0
     for _ in range(WALK):
         place = successors[place]
-    (bits,) = struct.unpack("<Q", struct.pack("<d", total))
-    return fold(fold(x, bits), place)
+    return fold(fold(x, bits(total)), place)
 
 
 def checksum(seed: int, event: int, steps: int) -> int:
     """The checksum of one event of so many steps."""
-    drawn, found, successors = randoms((seed * 1000003 + event) & WORD), 0, table()
+    drawn, found, successors = splitmix((seed * 1000003 + event) & WORD), 0, table()
     for _ in range(steps):
         found = fold(found, step(next(drawn), successors))
     return found

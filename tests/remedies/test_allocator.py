@@ -359,20 +359,17 @@ def _hook_found_anew() -> Iterator[None]:
     [
         (Numbers(0x03000000, 30), r"binary interface 0x3000000 is not known .*alias_free\(\)"),
         (Numbers(0x01000009, 14), r"numpy 1\.22 or newer"),
+        (None, "C interface cannot be reached"),
     ],
 )
 def test_a_numpy_without_the_hook(
-    table: Numbers, sentence: str, monkeypatch: pytest.MonkeyPatch
+    table: Numbers | None, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(allocator, "_numpy_table", lambda: table)
+    if table is None:
+        monkeypatch.setattr(allocator, "_TABLE", "_NO_SUCH_TABLE")
+    else:
+        monkeypatch.setattr(allocator, "_numpy_table", lambda: table)
     with pytest.raises(UserError, match=sentence), alias_free_allocator():
-        pass
-
-
-@pytest.mark.usefixtures("_hook_found_anew")
-def test_a_numpy_that_hands_out_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allocator, "_TABLE", "_NO_SUCH_TABLE")
-    with pytest.raises(UserError, match="C interface cannot be reached"), alias_free_allocator():
         pass
 
 

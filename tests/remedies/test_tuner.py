@@ -21,15 +21,15 @@ A, OUT = np.arange(64.0), np.zeros(64)
 class Sweeps:
     """Sweeps of a machine that drifts, with interference; offsets cost what is given."""
 
-    def __init__(self, cost: dict[int, float], seed: int = 1, noise: float = 0.01) -> None:
-        self._cost, self._noise = cost, noise
+    def __init__(self, cost: dict[int, float], seed: int = 1) -> None:
+        self._cost = cost
         self._generator = np.random.default_rng(seed)
         self.asked: list[dict[str, Any]] = []
 
     def __call__(self, function: Any, *_: Any, offsets: list[int], **asked: Any) -> OffsetSweep:
         self.asked.append({"offsets": offsets, **asked})
         generator, shape = self._generator, (24, 5, len(offsets))  # round, visit, offset
-        logs = generator.normal(0, self._noise, shape)
+        logs = generator.normal(0, 0.01, shape)
         logs += (generator.random(shape) < 0.05) * generator.exponential(0.3, shape)
         logs += np.cumsum(generator.normal(0, 0.02, shape[0]))[:, None, None]
         logs += [math.log1p(self._cost.get(offset, 0)) for offset in offsets]
@@ -50,7 +50,7 @@ class Sweeps:
 def tuned(
     monkeypatch: pytest.MonkeyPatch, cost: dict[int, float], seed: int = 1, **given: Any
 ) -> tuple[BestOffset, Sweeps]:
-    sweeps = Sweeps(cost, seed, given.pop("noise", 0.01))
+    sweeps = Sweeps(cost, seed)
     monkeypatch.setattr(tuner, "sweep_offsets", sweeps)
     return best_offset(np.copyto, OUT, A, move=0, **given), sweeps
 

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
@@ -22,6 +24,8 @@ def site_module(name: str) -> Any:
 
 def sphinx(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """``python -m sphinx`` with the site's configuration, warnings as errors."""
+    for package in ("sphinx", "myst_nb", "pydata_sphinx_theme"):
+        pytest.importorskip(package, reason="needs the extra [docs]")
     argv = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-c", DOCS, *arguments]
     return subprocess.run(
         list(map(str, argv)), capture_output=True, text=True, check=False, cwd=ROOT,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-Build = Callable[..., subprocess.CompletedProcess[str]]
+from tests.site.building import sphinx
+
 # Starts Sphinx, and shares the cache of drawn figures with the tests of the whole site.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]
 
@@ -41,11 +40,14 @@ wrong
 """
 
 
-def test_a_page_is_built_and_what_is_not_there_gets_a_sentence(
-    build: Build, tmp_path: Path
-) -> None:
+def test_a_page_is_built_and_what_is_not_there_gets_a_sentence(tmp_path: Path) -> None:
     """In one build, since each takes seconds: the page that is right has no warning."""
-    done = build(page=RIGHT, wrong="\n\n".join(["# Wrong", *WRONG]))
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    (texts / "page.md").write_text(RIGHT, encoding="utf-8")
+    (texts / "wrong.md").write_text("\n\n".join(["# Wrong", *WRONG]), encoding="utf-8")
+    pages = ("-D", "root_doc=page", "-D", "include_patterns=*.md", "-D", "site_notebooks=0")
+    done = sphinx(*pages, "-D", "site_figures=alias_map", texts, tmp_path / "out")
     assert done.returncode != 0
     for directive, sentence in WRONG.items():
         assert sentence in done.stderr, directive

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,16 +53,8 @@ class Machine:
         return 100 * math.expm1(math.log1p(self.slow) + log_slices)
 
 
-class Data(NamedTuple):
-    """What was measured, and what was hidden: the share of time in bursts of each core."""
-
-    start_s: Floats
-    log_time: Floats
-    burst_share: Floats
-
-
-def data(machine: Machine, generator: np.random.Generator) -> Data:
-    """One measurement of that machine."""
+def data(machine: Machine, generator: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+    """Starts and log times of one measurement, and what was hidden: each core's share in bursts."""
     shape = (machine.rounds, machine.cores)
     start_s = (np.arange(machine.rounds) * machine.period_s).astype(np.float64)
     total_s = machine.rounds * machine.period_s
@@ -75,7 +67,8 @@ def data(machine: Machine, generator: np.random.Generator) -> Data:
     else:
         log_time += machine.noise * generator.normal(0, 1, shape)
     if machine.wander:
-        log_time += machine.wander * _wandering(machine, generator)
+        memory = math.exp(-machine.period_s / machine.wander_s)
+        log_time += machine.wander * resembling(generator.normal(0, 1, shape).T, memory).T
     share = np.zeros(machine.cores)
     if machine.burst_share:
         for core in machine.burst_cores:
@@ -86,15 +79,20 @@ def data(machine: Machine, generator: np.random.Generator) -> Data:
         log_time[:, 0] += np.log1p(machine.slices * generator.poisson(5, machine.rounds) / 5)
     log_time[:, 0] += math.log1p(machine.slow)
     log_time[generator.random(shape) < machine.missing] = np.nan
-    return Data(start_s, log_time, share)
+    return start_s, log_time, share
 
 
-def _wandering(machine: Machine, generator: np.random.Generator) -> Floats:
-    kept = math.exp(-machine.period_s / machine.wander_s)
-    steps = generator.normal(0, 1, (machine.rounds, machine.cores))
-    for n in range(1, machine.rounds):
-        steps[n] = kept * steps[n - 1] + math.sqrt(1 - kept**2) * steps[n]
-    return steps
+def measured(seed: int, **machine: Any) -> tuple[Floats, Floats]:
+    """Log times and starts of one measurement."""
+    start_s, log_time, _ = data(Machine(**machine), np.random.default_rng(seed))
+    return log_time, start_s
+
+
+def resembling(values: Floats, memory: float) -> Floats:
+    """Make each value of a row resemble the one before; the standard deviation stays."""
+    for n in range(1, values.shape[-1]):
+        values[:, n] = memory * values[:, n - 1] + math.sqrt(1 - memory**2) * values[:, n]
+    return values
 
 
 def _bursts(machine: Machine, start_s: Floats, generator: np.random.Generator) -> NDArray[np.bool_]:
@@ -159,9 +157,9 @@ def study(machine: Machine, runs: int, seed: int = 1) -> Study:
     )
 
 
-def naive_covered(machine: Machine, runs: int, seed: int = 1) -> int:
+def naive_covered(machine: Machine, runs: int) -> int:
     """How often the naive interval of two cores covers, on the same data as ``study``."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(1)
     covered = 0
     for _ in range(runs):
         _, log_time, _ = data(machine, generator)

@@ -14,7 +14,7 @@ from perflib.stats.compare import compare_cores
 from perflib.stats.interval import Interval
 from perflib.stats.intervals import time_batches
 from tests.slow import mostly_slow
-from tests.stats.simulated import Machine, Study, at_least, at_most, data, naive_covered, study
+from tests.stats.simulated import Machine, Study, at_least, at_most, measured, naive_covered, study
 
 NULL = Machine()
 BURSTS = Machine(burst_share=0.25)
@@ -135,11 +135,6 @@ def test_limit_wandering_slower_than_a_batch_is_covered_less_often() -> None:
 # --- data that are not as they should be --------------------------------------------------------
 
 
-def simulated(**machine: object) -> tuple[np.ndarray, np.ndarray]:
-    start_s, log_time, _ = data(Machine(**machine), np.random.default_rng(5))  # type: ignore[arg-type]
-    return log_time, start_s
-
-
 def test_single_round_has_an_effect_and_no_interval() -> None:
     comparison = compare_cores(np.log([[1.0, 1.1, 1.0]]), np.zeros(1))
     assert comparison.effects[1].slowdown.effect == pytest.approx(10)
@@ -175,7 +170,7 @@ def test_equal_values_are_equal(rounds: int) -> None:
 
 
 def test_core_without_a_single_turn_leaves_the_others() -> None:
-    log_time, start_s = simulated(rounds=100, cores=3, slow=0.05)
+    log_time, start_s = measured(5, rounds=100, cores=3, slow=0.05)
     log_time[:, 2] = np.nan
     comparison = compare_cores(log_time, start_s)
     slow, other, absent = comparison.effects
@@ -187,7 +182,7 @@ def test_core_without_a_single_turn_leaves_the_others() -> None:
 
 
 def test_missing_turns_are_left_out() -> None:
-    log_time, start_s = simulated(rounds=100, cores=4, slow=0.05)
+    log_time, start_s = measured(5, rounds=100, cores=4, slow=0.05)
     log_time[::7, 0] = np.nan
     log_time[3] = np.nan
     log_time[40:60, 1] = np.nan
@@ -231,7 +226,7 @@ def test_whatever_the_data_it_answers(log_time: np.ndarray, timed: bool) -> None
 
 
 def test_pause_of_a_resumed_run_is_nobody_s_time() -> None:
-    log_time, start_s = simulated(burst_share=0.25)
+    log_time, start_s = measured(5, burst_share=0.25)
     whole = compare_cores(log_time, start_s)
     paused = start_s.copy()
     paused[150:] += 3600
@@ -243,7 +238,7 @@ def test_pause_of_a_resumed_run_is_nobody_s_time() -> None:
 
 
 def test_stretches_are_the_thirds_of_the_run() -> None:
-    log_time, start_s = simulated(slow=0.05, noise=0.003)
+    log_time, start_s = measured(5, slow=0.05, noise=0.003)
     log_time[200:, 0] += 0.02
     comparison = compare_cores(log_time, start_s)
     assert (comparison.batches == time_batches(start_s, 300)).all()

@@ -10,15 +10,8 @@ from numpy.typing import NDArray
 
 from perflib.stats.excess import Excesses, excesses
 from tests.slow import mostly_slow
-from tests.stats.two_profiles import (
-    SHARES,
-    Busy,
-    Profiled,
-    at_least,
-    at_most,
-    recorded,
-    simulated,
-)
+from tests.stats.simulated import at_least, at_most
+from tests.stats.two_profiles import SHARES, Busy, Profiled, recorded, simulated
 
 Floats = NDArray[np.float64]
 

@@ -6,30 +6,22 @@ import math
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from perflib.stats.interference import common_level, trials_with_interference
-from tests.stats.simulated import Machine, data
-
-Floats = NDArray[np.float64]
-
-
-def measured(**machine: object) -> tuple[Floats, Floats]:
-    start_s, log_time, _ = data(Machine(**machine), np.random.default_rng(3))  # type: ignore[arg-type]
-    return log_time, start_s
+from tests.stats.simulated import measured
 
 
 @pytest.mark.parametrize("rounds", [8, 20, 100, 300])
 @pytest.mark.parametrize("drift", [0.0, 0.2])
 def test_quiet_machine_has_none(rounds: int, drift: float) -> None:
-    log_time, start_s = measured(rounds=rounds, drift=drift, slow=0.12)
+    log_time, start_s = measured(3, rounds=rounds, drift=drift, slow=0.12)
     assert not trials_with_interference(log_time, start_s).any(), "slow is not interfered with"
 
 
 @pytest.mark.parametrize("cores", [2, 3, 8])
 @pytest.mark.parametrize("factor", [1.3, 2.0])
 def test_burst_is_found_turn_by_turn(cores: int, factor: float) -> None:
-    log_time, start_s = measured(cores=cores, slow=0.05)
+    log_time, start_s = measured(3, cores=cores, slow=0.05)
     hit = np.zeros_like(log_time, dtype=np.bool_)
     hit[60:75, 0] = hit[200:230, 0] = hit[240:260, 1] = hit[5, 1] = True
     if cores != 3:  # of three, two at once would be taken for what all have in common
@@ -39,7 +31,7 @@ def test_burst_is_found_turn_by_turn(cores: int, factor: float) -> None:
 
 
 def test_weak_burst_is_found_by_its_duration() -> None:
-    log_time, start_s = measured()
+    log_time, start_s = measured(3)
     hit = np.zeros_like(log_time, dtype=np.bool_)
     hit[100:150, 0] = True
     burst = log_time + hit * math.log(1.08)
@@ -50,7 +42,7 @@ def test_weak_burst_is_found_by_its_duration() -> None:
 
 
 def test_one_that_lasts_for_most_of_the_run_is_still_a_disturbance() -> None:
-    log_time, start_s = measured()
+    log_time, start_s = measured(3)
     hit = np.zeros_like(log_time, dtype=np.bool_)
     hit[20:130, 1] = hit[180:250, 1] = True
     found = trials_with_interference(log_time + hit * math.log(2), start_s)
@@ -59,7 +51,7 @@ def test_one_that_lasts_for_most_of_the_run_is_still_a_disturbance() -> None:
 
 def test_all_cores_at_once() -> None:
     """The host takes the whole machine away: no core's fault, but no time to measure in."""
-    log_time, start_s = measured(cores=4, drift=0.0)
+    log_time, start_s = measured(3, cores=4, drift=0.0)
     log_time[100:110] += math.log(1.6)
     found = trials_with_interference(log_time, start_s)
     assert found[100:110].all()
@@ -67,7 +59,7 @@ def test_all_cores_at_once() -> None:
 
 
 def test_missing_turns_are_not_disturbed() -> None:
-    log_time, start_s = measured(cores=3)
+    log_time, start_s = measured(3, cores=3)
     log_time[::3, 0] = np.nan
     log_time[50:60] = np.nan
     log_time[101:120, 1] += math.log(2)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import stats as distributions
 
 from perflib.stats.interval import Interval
@@ -23,9 +22,7 @@ from perflib.stats.intervals import (
     time_batches,
     within_batch_p,
 )
-from tests.stats.simulated import at_least, at_most
-
-Floats = NDArray[np.float64]
+from tests.stats.simulated import at_least, at_most, resembling
 
 # --- batches ------------------------------------------------------------------------------------
 
@@ -108,14 +105,6 @@ def test_edges_of_the_interval() -> None:
     assert t_interval(np.array([1.0, np.nan, 3.0])) == t_interval(np.array([1.0, 3.0]))
 
 
-def wandering(generator: np.random.Generator, runs: int, batches: int, memory: float) -> Floats:
-    """Rows of batches that each resemble the one before."""
-    steps = generator.normal(0, 1, (runs, batches))
-    for n in range(1, batches):
-        steps[:, n] = memory * steps[:, n - 1] + math.sqrt(1 - memory**2) * steps[:, n]
-    return steps
-
-
 @pytest.mark.parametrize("batches", [2, 5, 8, 20])
 def test_independent_batches_are_covered_as_claimed(batches: int) -> None:
     runs = 2000
@@ -127,7 +116,7 @@ def test_independent_batches_are_covered_as_claimed(batches: int) -> None:
 def test_batches_that_resemble_their_neighbours_are_covered_nearly_as_claimed() -> None:
     """Nobody knows the correlation: from 15 batches it is itself uncertain. Without it: 75 %."""
     runs = 1000
-    rows = wandering(np.random.default_rng(1), runs, 15, 0.5)
+    rows = resembling(np.random.default_rng(1).normal(0, 1, (runs, 15)), 0.5)
     covered = sum(low <= 0 <= high for _, low, high in map(t_interval, rows))
     plain = sum(
         abs(row.mean()) <= distributions.t.ppf(0.975, 14) * row.std(ddof=1) / math.sqrt(15)

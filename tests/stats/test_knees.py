@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from perflib.stats.knees import Knees, find_knees, half_rises
 from tests.slow import mostly_slow
-from tests.stats.simulated import at_least, at_most
+from tests.stats.simulated import at_least, at_most, resembling
 
 Floats = NDArray[np.float64]
 KIB, MIB = 1024, 1024**2
@@ -54,9 +54,7 @@ class Curve:
         noise = generator.normal(size=shape)
         if self.tail == "student":
             noise = generator.standard_t(3, shape) / math.sqrt(3)
-        for n in range(1, sizes.size):
-            kept = self.correlated
-            noise[:, n] = kept * noise[:, n - 1] + math.sqrt(1 - kept**2) * noise[:, n]
+        noise = resembling(noise, self.correlated)
         slower = np.zeros(sizes.size)
         for knee, height in self.knees:
             slower += height * self.rise(sizes, knee)
@@ -67,14 +65,11 @@ class Curve:
         return np.asarray(values)
 
 
-def shape_of(curve: Curve) -> Literal["random", "cyclic"]:
-    return "random" if curve.form == "random" else "cyclic"
-
-
 @functools.cache
 def found(curve: Curve, runs: int) -> list[Knees]:
     generator = np.random.default_rng(1)
-    return [find_knees(SIZES, curve.data(generator), shape_of(curve)) for _ in range(runs)]
+    shape: Literal["random", "cyclic"] = "random" if curve.form == "random" else "cyclic"
+    return [find_knees(SIZES, curve.data(generator), shape) for _ in range(runs)]
 
 
 # --- no knee -----------------------------------------------------------------------------------

@@ -97,20 +97,15 @@ def test_shared_cache_whose_end_is_blurred_is_still_one_level(sharpness: float) 
         assert 0.3 * 32 * MIB < end < 1.1 * 32 * MIB
 
 
-@pytest.mark.parametrize("noise", [0.01, 0.1])
-def test_flat_curve_is_one_level(noise: float) -> None:
+@pytest.mark.parametrize(("noise", "batches"), [(0.01, 8), (0.1, 8), (0.1, 1)])
+def test_flat_curve_is_one_level(noise: float, batches: int) -> None:
+    """One batch shows its noise from size to size."""
     generator = np.random.default_rng(4)
+    machine = Machine((5.0,), (), noise=noise, batches=batches)
     for _ in range(8):
-        (level,) = find_levels(SIZES, Machine((5.0,), (), noise=noise).data(generator))
+        (level,) = find_levels(SIZES, machine.data(generator))
         assert (level.first_bytes, level.last_bytes) == (SIZES[0], SIZES[-1])
         assert level.next_bytes is None
-
-
-def test_one_batch_shows_its_noise_from_size_to_size() -> None:
-    generator = np.random.default_rng(14)
-    for _ in range(8):
-        values = Machine((5.0,), (), noise=0.1, batches=1).data(generator)
-        assert len(find_levels(SIZES, values)) == 1
 
 
 @pytest.mark.parametrize("a_doubling", [0.2, 0.3, 0.5])

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from perflib.stats.richness import expected_distinct, more_distinct
-from tests.stats.two_profiles import at_least
+from tests.stats.simulated import at_least
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

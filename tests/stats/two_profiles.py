@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
+
+from tests.stats.simulated import at_least, at_most
+
+__all__ = ["DRIFT", "SHARES", "Busy", "Profiled", "at_least", "at_most", "recorded", "simulated"]
 
 Floats = NDArray[np.float64]
 SHARES = np.array([
@@ -49,16 +52,6 @@ def simulated(machine: Profiled, generator: np.random.Generator) -> tuple[Floats
         mean = machine.samples * SHARES * drift * burst * growth * own
         counts.append(generator.poisson(mean).astype(np.float64))
     return counts[0], counts[1]
-
-
-def at_least(runs: int, probability: float) -> int:
-    """What a count of that probability falls below once in a thousand times."""
-    return int(binom.ppf(1e-3, runs, probability))
-
-
-def at_most(runs: int, probability: float) -> int:
-    """What it exceeds once in a thousand times."""
-    return int(binom.ppf(1 - 1e-3, runs, probability))
 
 
 class Busy(NamedTuple):

@@ -195,11 +195,6 @@ def test_a_project_that_came_from_anywhere_sets_data_only(
         used()
 
 
-def test_what_the_user_wrote_may_run_a_program(user: Path) -> None:
-    user.write_text("[defaults.kv_per_core]\njob = 'command'\njob_command = 'sim {first}'\n")
-    assert kv()["job_command"] == "sim {first}"
-
-
 def test_what_does_not_go_together_is_complained_of_where_it_is_used(user: Path) -> None:
     user.write_text("[defaults.kv_per_core]\njob_command = 'sim {first}'\n")
     assert kv(job="command")["job_command"] == "sim {first}"
@@ -218,12 +213,6 @@ def test_a_file_that_another_user_could_have_put_is_no_project(
     owner = project.stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
     assert kv()["seed"] == (8 if owner == 0 else 1)
-
-
-def test_a_changed_file_counts_at_once(project: Path) -> None:
-    for seed in (5, 66, 777):
-        project.write_text(f"[defaults.kv_per_core]\nseed = {seed}\n")
-        assert kv()["seed"] == seed
 
 
 # --- perflib config ------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from perflib.model.recorded import change_texts
 from perflib.model.run import Run
 from perflib.store import run_files
 from perflib.store.export import Anonymous, export
+from tests.stored import RUNS
 
-RUNS = Path(__file__).parents[1] / "data" / "runs"
 HOMES = "/home"
 HOST, USER, MACHINE_ID = "secrethost7.farm.example", "zaphodb", "5ec7e7" * 5 + "aa"
 COMMAND = f"{HOMES}/zaphodb/geheim/hushsim --dataset Hushhush --events {{events}} --first {{first}}"

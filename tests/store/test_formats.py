@@ -20,8 +20,8 @@ from perflib.store import run_files
 from perflib.store.export import export
 from perflib.store.formats import FORMATS, METRICS
 from tests.disk import files_no_larger_than
+from tests.stored import RUNS
 
-RUNS = Path(__file__).parents[1] / "data" / "runs"
 KV = RUNS / "kv_per_core.parquet"
 HOSTILE = '=cmd|"x"\\\n\x1b[2J{y="z"} # EOF\u202e'
 

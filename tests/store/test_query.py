@@ -17,8 +17,8 @@ from perflib.model.errors import UserError
 from perflib.model.run import Run
 from perflib.store import run_files
 from perflib.store.reported import FINDINGS, LEVELS
+from tests.stored import RUNS
 
-RUNS = Path(__file__).parents[1] / "data" / "runs"
 RUN = "kv_per_core-20260101-000000-node17-7aaaaaaaaa"
 
 

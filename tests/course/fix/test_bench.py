@@ -19,10 +19,6 @@ from perflib.model.errors import UserError
 from tests.course.fix.edits import edited
 from tests.kernels.brackets import check_brackets
 
-CORES = len(topology().allowed_cpus())
-two_cores = pytest.mark.skipif(CORES < 2, reason="two threads on two cores are timed")
-VERDICTS = {"faster", "slower", "no difference", "not known"}
-
 
 def short(name: str, code: str, **more: object) -> Bench:
     """As short as a comparison can be."""
@@ -36,7 +32,7 @@ def null() -> Bench:
 
 def check(found: Bench, threads: int) -> None:
     samples = found.samples
-    assert found.verdict in VERDICTS
+    assert found.verdict in {"faster", "slower", "no difference", "not known"}
     assert found.stopped == "budget spent"
     assert samples["batch"].nunique() == LEAST_BATCHES
     assert set(samples["version"]) == {0, 1}
@@ -68,7 +64,7 @@ def test_the_same_code_is_timed_against_itself(null: Bench) -> None:
     assert orders[0].nunique() == 2  # at random
 
 
-@two_cores
+@pytest.mark.skipif(len(topology().allowed_cpus()) < 2, reason="two cores are needed")
 @pytest.mark.parametrize("name", ["event_loop_lock", "false_sharing"])
 def test_two_threads_are_timed_together(name: str) -> None:
     found = short(name, shipped(get(name), "mended"))

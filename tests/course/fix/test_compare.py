@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from perflib.course.fix.compare import ORIGINAL, YOURS, Compared, compare, decided
+from perflib.course.fix.compare import ORIGINAL, YOURS, compare, decided
 
 Floats = NDArray[np.float64]
 SIMULATIONS = 400
@@ -113,15 +113,10 @@ def samples(
     return table
 
 
-def many(count: int, seed: int, faster: float, **more: float) -> list[Compared]:
-    draw = np.random.default_rng(seed)
-    return [compare(samples(draw, faster, **more)) for _ in range(count)]  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("company", [0.0, 0.6])
 def test_company_on_the_core_does_not_change_what_is_saved(company: float) -> None:
-    truth = math.log(1.3)
-    found = many(60, 7, truth, company=company)
+    draw, truth = np.random.default_rng(7), math.log(1.3)
+    found = [compare(samples(draw, truth, company=company)) for _ in range(60)]
     covered = np.mean([one.longer.low <= -truth <= one.longer.high for one in found])
     assert covered > 0.85
     assert all(one.verdict == "faster" for one in found)

@@ -20,13 +20,6 @@ INPUTS = 25
 WAYS = [(name, way) for name in NAMES for way in ("", "mended", *get(name).others)]
 
 
-LOCKED = """
-  pthread_mutex_lock(&formula_lock);
-  corrected += n;
-  pthread_mutex_unlock(&formula_lock);
-"""
-
-
 def validated(name: str, code: str, **more: float) -> Validated:
     return fix(name).validate(code, inputs=INPUTS, **more)  # type: ignore[arg-type]
 
@@ -50,25 +43,27 @@ def test_right_answers_of_other_kinds_are_right() -> None:
         ),
     )
     assert validated("false_sharing", counted)
-    locked = edited(
+    locked = "  pthread_mutex_lock(&formula_lock);\n  corrected += n;\n"
+    locked += "  pthread_mutex_unlock(&formula_lock);\n"
+    at_once = edited(
         "event_loop_lock",
         ("    pthread_mutex_lock(&formula_lock);\n", ""),
         ("    corrected++;\n", ""),
-        ("    pthread_mutex_unlock(&formula_lock);\n  }\n", f"  }}\n{LOCKED}"),
+        ("    pthread_mutex_unlock(&formula_lock);\n  }\n", f"  }}\n{locked}"),
     )
-    assert validated("event_loop_lock", locked)
+    assert validated("event_loop_lock", at_once)
 
 
 # --- wrong answers -------------------------------------------------------------------------------
 
-UNLOCKED = [
-    ("    pthread_mutex_lock(&formula_lock);\n", ""),
-    ("    pthread_mutex_unlock(&formula_lock);\n", ""),
-]
 WRONG = {
     "additions are lost": (
         "event_loop_lock",
-        [*UNLOCKED, ("static int64_t corrected", "static volatile int64_t corrected")],
+        [
+            ("    pthread_mutex_lock(&formula_lock);\n", ""),
+            ("    pthread_mutex_unlock(&formula_lock);\n", ""),
+            ("static int64_t corrected", "static volatile int64_t corrected"),
+        ],
         "jets_corrected()",
     ),
     "the formula's last term is dropped": (
@@ -81,11 +76,6 @@ WRONG = {
         [(" && own->terms < MOST_TERMS", "")],
         "crashes|the correction|does not",
     ),
-    "the last item is dropped": (
-        "false_sharing",
-        [("i < n", "i < n - 1")],
-        r"tally_found\(0\) after 20 calls .* is 0, not 20",
-    ),
     "one item too many": (
         "false_sharing",
         [("i < n", "i <= n")],
@@ -94,7 +84,7 @@ WRONG = {
     "one counter for both": (
         "false_sharing",
         [("&tallies[thread]", "&tallies[0]")],
-        r"tally_found\(.\)",
+        r"tally_found\(.\) after 20 calls .* is \d+, not \d+",
     ),
     "another value each time": (
         "false_sharing",
@@ -108,11 +98,6 @@ WRONG = {
         "aliased_buffers",
         [("(memory + bytes)", "(memory + bytes + 2048)")],
         "crashes|beside",
-    ),
-    "places from zero on": (
-        "aliased_buffers",
-        [("rank[at] = step", "rank[at] = step - 1")],
-        r"rank\[0\] is 0, not 1",
     ),
     "memory that is not cleared": (
         "aliased_buffers",
@@ -177,7 +162,6 @@ def test_a_wrong_answer_is_refused_with_the_first_input_that_fails(what: str) ->
     solution = "mended" if name == "large_switch" else ""
     found = validated(name, edited(name, *changes, solution=solution))
     assert not found, what
-    assert found.failing is not None
     assert found.failing == list(cases(get(name), 1, INPUTS))[found.inputs]
     assert re.search(said, found.says), found.says
     assert len(found.says) < 1000
@@ -217,11 +201,9 @@ static void *waits(void *p) { for (;;) pause(); return p; }
 """
 BAD = {
     "crash": ("*(volatile int *)8 = 1;", "", r"crashes \(SIGSEGV\)"),
-    "abort": ("abort();", "", r"crashes \(SIGABRT\)"),
     "exit": ("exit(0);", "", r"ends the process \(exit status 0\)"),
     "failed exit": ("_exit(3);", "#include <unistd.h>", r"ends the process \(exit status 3\)"),
     "says why it aborts": ("assert(begun < 5);", "#include <assert.h>", r"It said: .*begun < 5"),
-    "division": ("volatile int zero = 0; c->next[0] = 100 / zero;", "", r"crashes \(SIGFPE\)"),
     "signal to itself": ("raise(SIGKILL);", "#include <signal.h>", r"crashes \(SIGKILL\)"),
     "thread": (
         "pthread_t t; pthread_create(&t, NULL, waits, NULL);",

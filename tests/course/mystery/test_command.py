@@ -18,8 +18,8 @@ from tests.course.mystery.cases import opened, seed_of, trouble_of
 pytestmark = pytest.mark.xdist_group("mystery")
 
 
-def call(*words: str, typed: str | None = None) -> Result:
-    return CliRunner().invoke(course_mystery.mystery, words, input=typed)
+def call(*words: str) -> Result:
+    return CliRunner().invoke(course_mystery.mystery, words)
 
 
 def test_a_command_runs_while_it_is_open_and_the_answer_is_judged(tmp_path: Path) -> None:

@@ -25,10 +25,6 @@ def answer(truth: Truth, cause: str, place: str | int = "", *interval: float) ->
     return judge(Answer.checked(cause, place, low, high, "percent", (0, 1)), truth)
 
 
-def parts(verdict: Verdict) -> dict[str, tuple[float, float]]:
-    return {part.what: (part.points, part.of) for part in verdict.parts}
-
-
 @pytest.mark.parametrize(
     ("truth", "place", "interval"),
     [
@@ -52,62 +48,38 @@ def test_right(truth: Truth, place: str | int, interval: tuple[float, float]) ->
 
 def test_wrong_cause_says_how_that_one_would_have_shown() -> None:
     verdict = answer(THIEF, "quota", "", 11, 13)
-    assert parts(verdict) == {"cause": (0, 50), "place": (0, 20), "size": (0, 30)}
+    parts = [(part.what, part.points, part.of) for part in verdict.parts]
+    assert parts == [("cause", 0, 50), ("place", 0, 20), ("size", 0, 30)]
     assert CAUSES["quota"].shown_by in verdict.parts[0].why
     assert "something else" in verdict.parts[2].why
     assert "It was thief at cpu1: 12.0 [11.4, 12.6] %" in repr(verdict)
 
 
-def test_the_place_and_the_share_of_a_hog_that_is_taken_for_a_thief_count() -> None:
-    assert parts(answer(THIEF, "hog", "cpu1", 11, 13)) == {
-        "cause": (0, 50),
-        "place": (20, 20),
-        "size": (30, 30),
-    }
-
-
-def test_wrong_place() -> None:
-    assert parts(answer(THIEF, "thief", "cpu0", 11, 13))["place"] == (0, 20)
-    assert parts(answer(THIEF, "thief", "", 11, 13))["place"] == (0, 20)
-    core = answer(SLOW, "function", "cpu1", 12, 16)
-    assert parts(core)["place"] == (0, 20)
-    assert "That core is right, but" in core.parts[1].why
-    assert "Another function than that" in answer(SLOW, "function", "fit_line").parts[1].why
-
-
-def test_too_narrow_says_by_how_much() -> None:
-    low = answer(THIEF, "thief", "cpu1", 5, 10)
-    assert parts(low)["size"] == (0, 30)
-    assert "lies below the true size by 1.4 points" in low.parts[2].why
-    high = answer(THIEF, "thief", "cpu1", 15, 20)
-    assert "lies above the true size by 2.4 points" in high.parts[2].why
-
-
-def test_too_wide_earns_a_third() -> None:
-    wide = answer(THIEF, "thief", "cpu1", 2, 30)
-    assert parts(wide)["size"] == (10, 30)
-    assert "wider than 12.0 points: it says too little" in wide.parts[2].why
-    assert not wide.right
-
-
-def test_nothing_where_nothing_is() -> None:
-    assert parts(answer(SOUND, NOTHING, "", -2, 2)) == {"cause": (60, 60), "size": (40, 40)}
-    wide = answer(SOUND, NOTHING, "", 0, 30)
-    assert parts(wide)["size"][0] == pytest.approx(40 / 3)
-    above = answer(SOUND, NOTHING, "", 1, 3)
-    assert parts(above)["size"] == (0, 40)
-
-
-def test_nothing_where_something_is() -> None:
-    verdict = answer(THIEF, NOTHING, "", 0, 3)
-    assert verdict.points == 0
-    assert verdict.truth == THIEF
-
-
-def test_something_where_nothing_is() -> None:
-    verdict = answer(SOUND, "thief", "cpu1", 1, 3)
-    assert verdict.points == 0
-    assert parts(verdict).keys() == {"cause", "size"}
+@pytest.mark.parametrize(
+    ("given", "earned", "why"),
+    [
+        ((THIEF, "hog", "cpu1", 11, 13), [0, 20, 30], ""),  # which a thief is easily taken for
+        ((THIEF, "thief", "cpu0", 11, 13), [50, 0, 30], ""),
+        ((THIEF, "thief", "", 11, 13), [50, 0, 30], ""),
+        ((SLOW, "function", "cpu1", 12, 16), [50, 0, 30], "That core is right, but"),
+        ((SLOW, "function", "fit_line"), [50, 0, 0], "Another function than that"),
+        ((THIEF, "thief", "cpu1", 5, 10), [50, 20, 0], "lies below the true size by 1.4 points"),
+        ((THIEF, "thief", "cpu1", 15, 20), [50, 20, 0], "lies above the true size by 2.4 points"),
+        ((THIEF, "thief", "cpu1", 2, 30), [50, 20, 10], "wider than 12.0 points: it says too"),
+        ((SOUND, NOTHING, "", -2, 2), [60, 40], ""),
+        ((SOUND, NOTHING, "", 0, 30), [60, 40 / 3], ""),
+        ((SOUND, NOTHING, "", 1, 3), [60, 0], ""),
+        ((THIEF, NOTHING, "", 0, 3), [0, 0, 0], ""),
+        ((SOUND, "thief", "cpu1", 1, 3), [0, 0], ""),
+    ],
+)
+def test_each_part_of_an_answer_earns_what_it_is_worth(
+    given: tuple[Any, ...], earned: list[float], why: str
+) -> None:
+    verdict = answer(*given)
+    assert [part.points for part in verdict.parts] == pytest.approx(earned)
+    assert why in " ".join(part.why for part in verdict.parts)
+    assert verdict.right == (verdict.points == 100)
 
 
 def test_what_costs_nothing_on_this_processor_may_be_called_nothing() -> None:

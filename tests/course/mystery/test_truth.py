@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -26,26 +27,23 @@ def job_that_takes(times: Iterator[float], monkeypatch: pytest.MonkeyPatch) -> l
     return ran
 
 
-def test_a_share_is_the_companions_own_or_else_what_was_made() -> None:
-    trouble = Trouble("thief", "cpu1", 1, 0, 120, 0, 0)
-    own = truth.measured(trouble, 1, 11.5)
-    assert own.size.effect == 11.5
-    assert own.size.low < 11.5 < own.size.high
-    assert truth.measured(trouble, 1, None).size.effect == 12.0
-    assert (own.cause, own.place, own.cpu) == ("thief", "cpu1", 1)
-    assert not own.is_negligible
-
-
-def test_a_quota_is_what_it_withholds() -> None:
-    found = truth.measured(Trouble("quota", "", 1, 0, 250, 0, 0), 1, 0.1)
-    assert found.size.effect == 25.0
-    assert found.cpu is None
-
-
-def test_nothing_is_nothing() -> None:
-    found = truth.measured(Trouble("nothing", "", 1, 0, 0, 3, 0), 1, 0.3)
-    assert found.is_negligible
-    assert found.size == (0.0, 0.0, 0.0)
+@pytest.mark.parametrize(
+    ("trouble", "share", "size", "cpu"),
+    [
+        (Trouble("thief", "cpu1", 1, 0, 120, 0, 0), 11.5, 11.5, 1),  # the companion's own
+        (Trouble("thief", "cpu1", 1, 0, 120, 0, 0), None, 12.0, 1),  # or else what was made
+        (Trouble("quota", "", 1, 0, 250, 0, 0), 0.1, 25.0, None),  # what it withholds
+        (Trouble("nothing", "", 1, 0, 0, 3, 0), 0.3, 0.0, None),
+    ],
+)
+def test_the_size_of_what_is_made(
+    trouble: Trouble, share: float | None, size: float, cpu: int | None
+) -> None:
+    found = truth.measured(trouble, 1, share)
+    assert (found.cause, found.place, found.cpu) == (trouble.cause, trouble.place, cpu)
+    assert found.size.effect == size
+    assert (found.size.low < size < found.size.high) == (size > 0)
+    assert found.is_negligible == (found.size == (0.0, 0.0, 0.0)) == (size == 0)
 
 
 @pytest.mark.parametrize("cause", ["function", "code", "buffer"])
@@ -54,6 +52,7 @@ def test_a_costlier_job_is_compared_with_a_sound_one(
 ) -> None:
     trouble = trouble_of(cause)
     commands: list[str] = []
+    starts = itertools.count(1)
 
     def run(command: str, events: int, cpu: int | None) -> str:
         assert cpu == trouble.cpu
@@ -61,12 +60,9 @@ def test_a_costlier_job_is_compared_with_a_sound_one(
             commands.append(command)
         bad = job.number(trouble, seed_of(cause), which=2 if cause == "buffer" else trouble.which)
         time_s = 0.0115 if f"{bad:016x}" in command else 0.01
-        # one start in six is disturbed as a whole
-        run.calls += 1  # type: ignore[attr-defined]
-        time_s *= 1.8 if run.calls % 6 == 0 else 1.0  # type: ignore[attr-defined]
+        time_s *= 1.8 if next(starts) % 6 == 0 else 1.0  # one in six is disturbed as a whole
         return f"Event nr. 0 took {time_s:.9f} s\n" * events
 
-    run.calls = 0  # type: ignore[attr-defined]
     monkeypatch.setattr(truth, "_run", run)
     found = truth.measured(trouble, seed_of(cause), 0.0)
     assert len(commands) == 2

@@ -18,15 +18,13 @@ from perflib.experiments.aliasing.allocators.claims import COST, COST_SHARED, SH
 from perflib.experiments.aliasing.allocators.measure import half_width, trials_of
 from perflib.experiments.aliasing.allocators.table import AllocatorTable
 from perflib.experiments.aliasing.allocators.trials import AllocatorTrials
-from perflib.lab.theme import png
 from perflib.machine.libraries.allocators import Allocator
 from perflib.machine.libraries.allocators import allocators as installed
 from perflib.measure.process import WorkerError
 from perflib.model.errors import UserError
 from perflib.model.run import Run
-from perflib.store.run_files import load
 from tests.experiments.aliasing.siblings import with_sibling
-from tests.experiments.judged import by_subject
+from tests.experiments.judged import by_subject, made_run
 
 SMALL: dict[str, Any] = {
     "budget_s": 0.2, "allocators": ["glibc"], "sizes": [64, 1 << 20], "pairs": 3, "processes": 2,
@@ -81,8 +79,7 @@ def times(
 
 
 def run_of(*parts: pd.DataFrame, **params: Any) -> Run:
-    given = experiment.params(params).model_dump(mode="json")
-    return Run("made", "allocators", given, pd.concat(parts, ignore_index=True))
+    return made_run(experiment, pd.concat(parts, ignore_index=True), **params)
 
 
 # --- addresses -----------------------------------------------------------------------------------
@@ -248,17 +245,6 @@ def test_samples_without_times_are_analysed_too() -> None:
     assert list(experiment.figures(run_of(table))) == ["addresses"]
 
 
-# --- figures -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["glibc aliasing again", "a cost copy 8192", "$x$ \\frac{", ""])
-def test_no_name_ends_a_figure(name: str) -> None:
-    run = run_of(addresses(name, 0), times(1, name, rounds=4), addresses("glibc", 16))
-    for figure in experiment.figures(run).values():
-        assert png(figure)
-    assert [finding.about["allocator"] for finding in experiment.analyse(run)].count(name) == 2
-
-
 def test_parameters_of_earlier_runs() -> None:
     run = Run("old", "allocators", {"sham": True}, addresses("glibc", 0))
     assert experiment.current(run).params["control"] is True
@@ -366,7 +352,6 @@ def test_a_users_own_allocator_is_measured_as_it_behaves(tmp_path: Path) -> None
     for condition, preload in zip(run.provenance["conditions"], ([], [path]), strict=True):
         assert condition["obtained"]["preload"] == preload
         assert condition["violated"] == []
-    pd.testing.assert_frame_equal(load(run.id).samples, table, check_dtype=False)
     assert {"bump aliasing", "glibc aliasing", "bump cost copy 1024"} <= set(
         by_subject(experiment.analyse(run))
     )

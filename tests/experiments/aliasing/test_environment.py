@@ -43,8 +43,8 @@ from perflib.measure.schedule import Status
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
-from perflib.store.run_files import load
 from tests.experiments.aliasing.siblings import never_alone, with_sibling
+from tests.experiments.judged import by_subject, made_run
 
 FIRST, STEP, SIZES = 32, 64, 128
 PREDICTED = (2784, 6880)
@@ -104,13 +104,11 @@ def counts(spikes: tuple[int, ...] = PREDICTED, elsewhere: bool = False) -> dict
 
 
 def run_of(table: pd.DataFrame, found: dict[str, Any] | None = None) -> Run:
-    params = AliasEnvironmentParams.make({}).model_dump(mode="json")
-    provenance = {"simulated": found} if found else {}
-    return Run("alias_environment-1", "alias_environment", params, table, provenance)
+    return made_run(experiment, table, {"simulated": found} if found else {})
 
 
 def findings(table: pd.DataFrame, found: dict[str, Any] | None = None) -> dict[str, Finding]:
-    return {finding.subject: finding for finding in experiment.analyse(run_of(table, found))}
+    return by_subject(experiment.analyse(run_of(table, found)))
 
 
 # --- what is claimed -----------------------------------------------------------------------------
@@ -149,11 +147,6 @@ def test_null_variables_at_a_fixed_place_find_nothing() -> None:
     ]
     assert "supported" not in claimed
     assert claimed.count("refuted") >= 8
-
-
-def test_too_much_noise_leaves_it_open() -> None:
-    found = [findings(samples(noise=0.3, rounds=4, seed=n))["environment"] for n in range(5)]
-    assert [finding.verdict for finding in found].count("inconclusive") >= 4
 
 
 def test_one_round_and_no_predicted_size_say_why() -> None:
@@ -326,14 +319,10 @@ def test_a_short_run_reports_what_every_start_had() -> None:
     assert (table["wall_ns"] > table["time_ns"]).all()
     assert set(table["kind"]) == {"environment", "link order", "aslr"}
     assert (sweep["inc_address"] + sweep["environment_bytes"]).nunique() == 1
-    pd.testing.assert_frame_equal(load(run.id).samples, table, check_dtype=False)
     subjects = {finding.subject for finding in experiment.analyse(run)}
     assert {"environment", "simulated environment"} <= subjects
-    assert {"environment", "counters"} <= set(experiment.figures(run))
-    made = {name: table() for name, table in experiment.derived(run).items()}
-    assert len(made["counters"]) >= 1
-    assert made["addresses"]["variable"].tolist() == ["i", "j", "k", "inc", "g"]
-    assert (made["starts"]["as_requested"] == made["starts"]["starts"]).all()
+    starts = experiment.derived(run)["starts"]()
+    assert (starts["as_requested"] == starts["starts"]).all()
     experiment.check_samples(table)
 
 
@@ -432,7 +421,7 @@ def test_without_qemu_the_run_goes_on_and_says_so(monkeypatch: pytest.MonkeyPatc
         in (run.provenance["problems"])
     )
     assert "simulated" not in run.provenance
-    named = {finding.subject: finding for finding in experiment.analyse(run)}
+    named = by_subject(experiment.analyse(run))
     assert named["simulated environment"].verdict == "inconclusive"
 
 
@@ -495,7 +484,6 @@ def program_that(text: str, folder: Path) -> Program:
         ("kill -SEGV $$", "broken with an environment of 64 bytes died of signal 11"),
         ("exit 3", "ended with exit status 3"),
         ("echo hello", "printed something else than its addresses and times: 'hello"),
-        ("echo i=1 j=2 sums=1,1,2", "printed something else"),
     ],
 )
 def test_a_program_that_breaks_costs_one_trial(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 from collections.abc import Mapping
-from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -13,12 +14,10 @@ import pytest
 
 from perflib.experiments.aliasing.map import AliasMapParams, experiment, measure
 from perflib.experiments.aliasing.map.claims import CONTROL_BYTES
-from perflib.experiments.aliasing.map.measure import expected_loads
 from perflib.experiments.aliasing.map.table import REGIONS, AliasMapTable
 from perflib.measure.process import WorkerError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
-from perflib.store.run_files import load
 from tests.experiments.aliasing.siblings import never_alone, with_sibling
 from tests.experiments.judged import by_subject, made_run
 
@@ -80,16 +79,6 @@ def test_without_the_positive_control_nothing_is_refuted() -> None:
     assert named["0"].verdict == "refuted"
     assert named["4096"].verdict == "inconclusive"
     assert named["4096"].reasons[0].code == "unproven"
-
-
-def test_null_half_a_page_against_three_quarters() -> None:
-    found = [findings(samples({0: 0.5}, noise=n))["3072"] for n in (0.01, 0.1)]
-    assert [finding.verdict for finding in found] == ["refuted", "refuted"]
-
-
-def test_a_small_effect_with_much_noise_is_left_open() -> None:
-    table = samples({0: 9.0, 4096: 0.05}, rounds=4, noise=0.5)
-    assert findings(table)["4096"].verdict == "inconclusive"
 
 
 def test_a_run_without_the_control_claims_nothing() -> None:
@@ -170,11 +159,6 @@ def test_one_cell_that_something_hit_does_not_take_the_colours() -> None:
 # --- for real ------------------------------------------------------------------------------------
 
 
-def test_the_reference_of_the_loads() -> None:
-    assert expected_loads([0], [0], 8).tolist() == [2**64 - 1]
-    assert expected_loads([0, 4], [4, 4], 4).tolist() == [0x70605040, 2**32 - 1]
-
-
 @needs_this_processor
 def test_a_short_run_visits_every_cell_in_another_order_each_round() -> None:
     given = {
@@ -192,23 +176,15 @@ def test_a_short_run_visits_every_cell_in_another_order_each_round() -> None:
     if len(orders) > 1:
         assert orders[0] != orders[1]
         assert sorted(orders[0]) == sorted(orders[1])
-    pd.testing.assert_frame_equal(load(run.id).samples, table, check_dtype=False)
     assert {finding.subject for finding in experiment.analyse(run)} >= {"0", "3072", "4096", "8192"}
     assert (table["probe_before_ns"].dropna() > 0).all()
     assert (table["time_ns"] > 0).all()
     assert set(experiment.figures(run)) == {"map", "distance"}
-    assert run.provenance["kernel"]["kernel"] == "alias_map"
 
 
 @needs_this_processor
 def test_a_worker_that_refuses_costs_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "cells_of", lambda _: [(0, 0, 99_999_992)])
+    refusing = Mock(call=Mock(return_value=(errno.EINVAL, [np.zeros(1), np.zeros(1)])))
     with pytest.raises(WorkerError, match="refuses its arguments"):
-        measure.take_map(_Refusing(), AliasMapParams.make({}), 0, 0)  # type: ignore[arg-type]
-
-
-class _Refusing:
-    """A worker whose kernel answers EINVAL."""
-
-    def call(self, *_: Any, **__: Any) -> tuple[int, list[Any]]:
-        return 22, [np.zeros(1), np.zeros(1)]
+        measure.take_map(refusing, AliasMapParams.make({}), 0, 0)

@@ -132,11 +132,6 @@ def test_one_piece_alone_is_described() -> None:
     assert len(EXPERIMENT.derived(run)["pieces"]()) == 1
 
 
-def script(folder: Path, text: str) -> str:
-    (folder / "job.py").write_text(text)
-    return f"{sys.executable} {folder / 'job.py'}"
-
-
 WRITES = """
 import os, sys
 with open(os.environ["PERFLIB_SAMPLES"], "w") as file:
@@ -160,9 +155,9 @@ with open(os.environ["PERFLIB_SAMPLES"], "w") as file:
     ],
 )
 def test_a_program_without_samples_is_refused_at_once(tmp_path: Path, text: str, says: str) -> None:
-    params = EXPERIMENT.params(
-        {"job": "command", "job_command": script(tmp_path, text), "budget_s": 1}
-    )
+    (tmp_path / "job.py").write_text(text)
+    command = f"{sys.executable} {tmp_path / 'job.py'}"
+    params = EXPERIMENT.params({"job": "command", "job_command": command, "budget_s": 1})
     with pytest.raises((MeasurementError, UserError), match=says):
         EXPERIMENT.measure(params)
 

@@ -38,7 +38,6 @@ def samples(
     rounds: int = 12,
     slices: int = 6,
     busy: Mapping[int, float] | float = 0.4,
-    reach: float = 64,
     reach_shared: float = 32,
     rings: bool = True,
     slow: Mapping[int, float] | None = None,
@@ -50,8 +49,8 @@ def samples(
     ----------
     busy
         The share of time in which a core's sibling works, by core or of all.
-    reach, reach_shared
-        Pages that the instruction TLB holds for a core that is alone, and for one that is not.
+    reach_shared
+        Pages that the instruction TLB, of 64 entries, holds for a core that is not alone.
     slow, slow_beyond_kib
         How much slower a core is in code at random, of this size and more.
     """
@@ -71,7 +70,7 @@ def samples(
             pure = {
                 state: (1 + late)
                 * (call_ns(kib) if pattern == "random" else ring_ns(n, pattern, pages))
-                for state, pages in ((False, reach), (True, reach_shared))
+                for state, pages in ((False, 64), (True, reach_shared))
             }
             steps = int(SAMPLE_NS / pure[False])
             held = np.where(company, pure[True] * load, pure[False])

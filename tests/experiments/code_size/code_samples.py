@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.experiments import get
+from perflib.framework.page_control import PageControl
 from perflib.machine.hardware.tlbs import Tlb
 from perflib.model.claims import EXPLAINS
 from perflib.model.finding import Finding
@@ -23,6 +24,9 @@ KIB = 1024
 ITLB_ENTRIES, PAGE_BYTES = 128, 4096  # a Haswell core's
 L1_KIB, L2_KIB, REACH_KIB = 32, 256, ITLB_ENTRIES * PAGE_BYTES // KIB
 SIZES_KIB = (8, 32, 128, 256, 384, 448, 512, 640, 768, 1024, 1536, 2048, 3072)
+# The control of page sizes: none, and pairs of times on a host that does not back huge pages.
+NO_CONTROL = PageControl({})
+NOT_BACKED = {"4k": [[1.0, 6.0], [1.1, 6.2]] * 5, "thp": [[1.0, 6.1], [1.1, 6.1]] * 5}
 TRIAL_NS = 5e6
 SOFTIRQ_NS = 5000.0
 _PIECE_BYTES = {"random": 128, "compiled": 141}
@@ -93,7 +97,6 @@ def samples(
     slow_caches: Mapping[int, float] | None = None,
     slow_clock: Mapping[int, float] | None = None,
     softirq_share: Mapping[int, float] | None = None,
-    large_kib: int = 1024,
     noise: float = 0.01,
     tails: float = 0.01,
     drift: float = 0.1,
@@ -118,7 +121,7 @@ def samples(
         By what share the caches' part is longer on a core.
     slow_clock, softirq_share
         How much lower a core's clock is, and the share of time that soft interrupts take there,
-        with code of ``large_kib`` and more.
+        with code of 1 MiB and more.
     compiled_kib
         Where the compiled switch's pages begin to miss, if elsewhere than the others'.
     noise, tails, drift, burst_share
@@ -151,7 +154,7 @@ def samples(
     def of_core(shares: Mapping[int, float] | None) -> Floats:
         return np.array([(shares or {}).get(int(cpu), 0.0) for cpu in design["cpu"]])
 
-    large = kib >= large_kib
+    large = kib >= 1024
     step_ns += of_core(slow_caches) * _caches_ns(kib)
     step_ns *= 1 + of_core(slow)
     steps = np.maximum(2000, TRIAL_NS / step_ns).astype(np.int64)
@@ -217,9 +220,8 @@ def run_of(
     **params: Any,
 ) -> Run:
     """A run with these samples, on the Haswell server unless its provenance says otherwise."""
-    made = get(experiment).Params.make(params).model_dump(mode="json")
-    known = {"machine": machine()} if provenance is None else dict(provenance)
-    return Run("r", experiment, made, table, known)
+    known = {"machine": machine()} if provenance is None else provenance
+    return judged.made_run(get(experiment), table, known, **params)
 
 
 def findings(table: pd.DataFrame, experiment: str = "code_segment", **more: Any) -> list[Finding]:

@@ -7,6 +7,7 @@ import shutil
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from perflib.experiments.code_size.analyse import (
@@ -30,11 +31,12 @@ from perflib.framework.page_control import PageControl
 from perflib.instruments.simulators.cachegrind import cachegrind_counts
 from perflib.instruments.simulators.geometry import CacheLevel, Geometry
 from perflib.kernels import build
+from perflib.model.finding import Finding
 from perflib.stats.decide import Reason
 from perflib.stats.interval import Interval
 from perflib.stats.knees import Knee, Knees
-from tests.experiments.code_size.code_samples import KIB, machine, samples
-from tests.experiments.judged import codes
+from tests.experiments.code_size.code_samples import KIB, NO_CONTROL, NOT_BACKED, machine, samples
+from tests.experiments.judged import by_subject, codes
 
 HASWELL = Reaches.of(machine())
 SIZES = (8, 32, 128, 512, 1024, 2048, 3072)
@@ -56,14 +58,10 @@ def test_reaches_are_those_of_code_on_small_pages() -> None:
 # --- cores ---------------------------------------------------------------------------------------
 
 
-def of_cores(**faults: Any) -> dict[str, Any]:
-    table = CodeTable(samples(cores=range(6, 11), sizes_kib=SIZES, **faults))
-    where = {"cpus": [{"cpu": 8, "where": "package 0, core 8"}]}
-    return {f.subject: f for f in core_findings(table, "random", HASWELL, 1.0, where)}
-
-
 def test_a_core_that_lags_by_its_itlb_is_slow_with_large_code_on_small_pages_alone() -> None:
-    found = of_cores(lags={8: 0.094})
+    table = CodeTable(samples(cores=range(6, 11), sizes_kib=SIZES, lags={8: 0.094}))
+    where = {"cpus": [{"cpu": 8, "where": "package 0, core 8"}]}
+    found = by_subject(core_findings(table, "random", HASWELL, 1.0, where))
     assert [name for name, f in found.items() if f.verdict == "supported"] == ["cpu8"]
     slow = found["cpu8"]
     assert slow.low < 8.7 < slow.high  # 9.4 % at 3 MiB, 8.0 % at 2 MiB
@@ -124,18 +122,22 @@ def test_without_one_kind_of_pages_the_rest_is_said() -> None:
     assert [f.subject for f in found] == ["cpu0 huge pages", "cpu1 huge pages"]
 
 
-NO_CONTROL = PageControl({})
-BACKED = PageControl({"4k": [[1.0, 6.0], [1.1, 6.2]] * 5, "thp": [[1.0, 1.0], [1.1, 1.2]] * 5})
-NOT_BACKED = PageControl({"4k": [[1.0, 6.0], [1.1, 6.2]] * 5, "thp": [[1.0, 6.1], [1.1, 6.1]] * 5})
+BACKED = PageControl({**NOT_BACKED, "thp": [[1.0, 1.0], [1.1, 1.2]] * 5})
 
 
 # --- pages, steps --------------------------------------------------------------------------------
 
 
+def of_pages(
+    made: pd.DataFrame, threshold: float = 1.0, control: PageControl = NO_CONTROL
+) -> Finding:
+    found = page_finding(CodeTable(made), "random", threshold, control)
+    assert found is not None
+    return found
+
+
 def test_small_pages_cost_what_they_cost() -> None:
-    table = CodeTable(samples(sizes_kib=SIZES, backings=("4k", "thp", "hugetlb")))
-    finding = page_finding(table, "random", 1.0, NO_CONTROL)
-    assert finding is not None
+    finding = of_pages(samples(sizes_kib=SIZES, backings=("4k", "thp", "hugetlb")))
     assert finding.verdict == "supported"
     assert finding.effect == pytest.approx(PAGES_PERCENT, abs=0.5)
     assert (finding.of, finding.about) == (PAGES, {"pattern": "random"})
@@ -147,32 +149,23 @@ def test_small_pages_cost_what_they_cost() -> None:
 def test_the_interval_of_what_pages_cost_covers_it() -> None:
     covered = 0
     for seed in range(12):
-        found = page_finding(
-            CodeTable(samples(seed, sizes_kib=(8, 3072), rounds=40)), "random", 1, NO_CONTROL
-        )
-        assert found is not None
+        found = of_pages(samples(seed, sizes_kib=(8, 3072), rounds=40))
         covered += found.low < PAGES_PERCENT < found.high
     assert covered >= 9  # of 95 %, with 99.9 % probability
 
 
 def test_null_pages_that_cost_nothing_are_refuted() -> None:
-    finding = page_finding(
-        CodeTable(samples(sizes_kib=SIZES, walk_ns=0.0)), "random", 1.0, NO_CONTROL
-    )
-    assert finding is not None
+    finding = of_pages(samples(sizes_kib=SIZES, walk_ns=0.0))
     assert finding.verdict == "refuted"
     assert [reason.code for reason in finding.reasons] == ["excluded"]
-    between = page_finding(CodeTable(samples(sizes_kib=SIZES)), "random", 4.9, NO_CONTROL)
-    assert between is not None
-    assert between.verdict == "inconclusive"
+    assert of_pages(samples(sizes_kib=SIZES), 4.9).verdict == "inconclusive"
 
 
 def test_pages_of_one_kind_or_one_round_compare_nothing() -> None:
     for backing in ("4k", "thp"):
         table = CodeTable(samples(sizes_kib=SIZES, backings=[backing]))
         assert page_finding(table, "random", 1.0, NO_CONTROL) is None
-    once = page_finding(CodeTable(samples(sizes_kib=SIZES, rounds=1)), "random", 1.0, NO_CONTROL)
-    assert once is not None
+    once = of_pages(samples(sizes_kib=SIZES, rounds=1))
     assert once.verdict == "inconclusive"
     assert [reason.code for reason in once.reasons] == ["no_interval"]
 
@@ -182,13 +175,10 @@ def test_huge_pages_that_the_host_does_not_back_compare_nothing(
     walk_ns: float, verdict: str
 ) -> None:
     """Whatever the comparison says: it is of walks, not of entries of the TLB."""
-    table = CodeTable(samples(sizes_kib=SIZES, walk_ns=walk_ns))
+    made = samples(sizes_kib=SIZES, walk_ns=walk_ns)
     for control in (BACKED, NO_CONTROL):
-        found = page_finding(table, "random", 1.0, control)
-        assert found is not None
-        assert found.verdict == verdict
-    found = page_finding(table, "random", 1.0, NOT_BACKED)
-    assert found is not None
+        assert of_pages(made, control=control).verdict == verdict
+    found = of_pages(made, control=PageControl(NOT_BACKED))
     assert found.verdict == "inconclusive"
     assert [(one.code, one.numbers["backing"]) for one in found.reasons] == [("not_backed", "thp")]
     assert math.isfinite(found.effect), "the estimate stays"

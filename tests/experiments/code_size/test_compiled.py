@@ -26,6 +26,7 @@ from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from tests.experiments.code_size.code_samples import (
     KIB,
+    NOT_BACKED,
     SIZES_KIB,
     by_subject,
     findings,
@@ -39,7 +40,6 @@ from tests.experiments.judged import codes
 CODE = get("code_segment")
 BOTH = ("random", "compiled")
 CASE_BYTES = {"random": 128, "compiled": 141}
-NOT_BACKED = {"4k": [[1.0, 6.0], [1.1, 6.2]] * 5, "thp": [[1.0, 6.1], [1.1, 6.1]] * 5}
 
 needs_this_processor = pytest.mark.skipif(bool(CODE.unavailable()), reason=CODE.unavailable())
 needs_qemu = pytest.mark.skipif(
@@ -175,11 +175,6 @@ def test_simulated_misses_of_the_real_programs_rise_at_the_same_size(tlb: TlbMod
 def test_on_small_pages_alone_there_are_times_alone() -> None:
     run = run_of(switches(backings=["4k"], rounds=8))
     assert len(CODE.figures(run)["compiled"].axes) == 1
-
-
-def test_without_the_compiled_switch_there_is_no_such_figure() -> None:
-    run = run_of(samples(rounds=4, sizes_kib=(8, 512, 1024)))
-    assert "compiled" not in CODE.figures(run)
 
 
 # --- measured ------------------------------------------------------------------------------------

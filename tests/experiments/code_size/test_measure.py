@@ -10,20 +10,16 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from perflib.experiments import get
 from perflib.experiments.code_size.claims import SLOWER, SLOWER_L1I_MISSES, SLOWER_SMALL_CODE
 from perflib.experiments.code_size.code_segment import measure as code_measure
 from perflib.experiments.code_size.trials import CodeConfiguration
-from perflib.framework.experiment import Experiment
 from perflib.kernels import build
 from perflib.machine.settings.changes import settings
 from perflib.measure.pages import backings, smaps
 from perflib.measure.pages.backings import why_not
-from perflib.measure.process import Worker
 from perflib.model.claims import EXPLAINS
 from perflib.model.errors import MeasurementError, UserError
 from perflib.store.run_files import load, runs
@@ -53,14 +49,10 @@ pytestmark = [
 
 def plan(**given: Any) -> dict[str, Any]:
     """What is decided, and what the pilot adds to it."""
-    return piloted(CODE, {**TINY, **given})
-
-
-def piloted(experiment: Experiment, given: dict[str, Any]) -> dict[str, Any]:
-    params = experiment.params(given)
-    made = experiment.plan(params)
-    with settings(experiment.system_settings(params, made)):
-        return made | experiment.pilot(params, made)
+    params = CODE.params({**TINY, **given})
+    made = CODE.plan(params)
+    with settings(CODE.system_settings(params, made)):
+        return made | CODE.pilot(params, made)
 
 
 def absent(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
@@ -70,13 +62,6 @@ def absent(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
         return f"no {name} today" if name in names else why_not(name, pages_needed=pages_needed)
 
     monkeypatch.setattr(backings, "why_not", reason)
-
-
-def refused(given: dict[str, Any], says: str) -> None:
-    """Nothing is measured, and nothing is left."""
-    with pytest.raises(UserError, match=says):
-        CODE.measure(CODE.params({**TINY, **given}))
-    assert runs() == []
 
 
 # --- what is refused -----------------------------------------------------------------------------
@@ -91,7 +76,9 @@ def refused(given: dict[str, Any], says: str) -> None:
     ],
 )
 def test_what_cannot_be_planned_is_a_sentence(given: dict[str, Any], says: str) -> None:
-    refused(given, says)
+    with pytest.raises(UserError, match=says):
+        CODE.measure(CODE.params({**TINY, **given}))
+    assert runs() == []
 
 
 # --- what is planned -----------------------------------------------------------------------------
@@ -115,16 +102,9 @@ def test_every_core_size_pattern_and_backing_is_a_configuration_once() -> None:
     }
 
 
-def test_beyond_the_switch_there_is_the_chase() -> None:
-    made = plan(patterns=["chase"], sizes_kib=[8192], backings=["4k"])
-    assert [found[2] for found in made["configurations"]] == [2048]
-    assert made["hugetlb_pages"] == 8
-
-
 def test_the_rings_control_is_measured_on_small_pages_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    absent(monkeypatch)
     monkeypatch.setattr(backings, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
     monkeypatch.setattr("perflib.measure.pages.smaps.violated", lambda *_: "")
     made = plan(patterns=["line", "chase"], backings=["huge", "4k"])
@@ -139,18 +119,12 @@ def test_the_rings_control_is_measured_on_small_pages_alone(
 
 
 @needs_huge
-def test_the_control_of_page_sizes_is_in_the_plan() -> None:
-    made = plan(backings=["4k", "collapse"])
-    assert list(made["page_reach"]) == ["4k", "collapse"]
-    assert plan(backings=["4k"])["page_reach"] == {}, "there is nothing to be compared with"
-
-
-@needs_huge
 def test_huge_is_the_first_that_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
     absent(monkeypatch, "thp")
     made = plan(backings=["huge", "4k"])
     assert made["backings"] == ["collapse", "4k"]
     assert made["absent"] == {"thp": "no thp today"}
+    assert list(made["page_reach"]) == ["4k", "collapse"], "the control of page sizes"
 
 
 @needs_huge
@@ -195,10 +169,9 @@ def test_what_fails_when_it_is_tried_is_absent(monkeypatch: pytest.MonkeyPatch) 
         return "found something else" if asked == "thp" else str(real(asked, pages))
 
     monkeypatch.setattr("perflib.measure.pages.smaps.violated", violated)
-    absent(monkeypatch)
-    made = plan(backings=["4k", "thp"]) if not why_not("thp") else None
-    if made is None:
+    if why_not("thp"):
         pytest.skip(why_not("thp"))
+    made = plan(backings=["4k", "thp"])
     assert made["backings"] == ["4k"]
     assert made["absent"] == {"thp": "found something else"}
 
@@ -314,29 +287,3 @@ def test_the_ring_alone_is_nothing_for_hugectl(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(CODE, "system_settings", lambda *_: {})
     with pytest.raises(MeasurementError, match="nor the compiled switch is part of it"):
         plan(backings=["hugectl"], patterns=["chase"])
-
-
-# --- a run ---------------------------------------------------------------------------------------
-
-
-def test_a_run_in_which_a_backing_failed_is_saved_and_read_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    real = Worker.call
-
-    def call(self: Worker, function: str, *arguments: Any, timeout_s: float) -> Any:
-        answer, outs = real(self, function, *arguments, timeout_s=timeout_s)
-        failed = function == "code_lay" and arguments[1] == 512 and arguments[3] % 2 == 0
-        return (2 * 65536 + 12, outs) if failed else (answer, outs)
-
-    monkeypatch.setattr(Worker, "call", call)
-    run = CODE.measure(CODE.params({**TINY, "backings": "4k", "budget_s": 0.4}))
-    (problem,) = run.provenance["problems"]
-    assert problem.startswith("4k, in some trials: could not map memory for the copy: Cannot alloc")
-    again = load(run.id)
-    pd.testing.assert_frame_equal(again.samples, run.samples, check_dtype=False)
-    wrong = ~again.samples["ok"].astype(bool)
-    assert 0 < wrong.sum() < len(wrong)
-    assert set(again.samples["n"][wrong]) == {512}
-    assert np.isnan(again.samples["time_ns"][wrong]).all()
-    assert CODE.analyse(again)

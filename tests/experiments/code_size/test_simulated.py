@@ -68,12 +68,6 @@ def test_cases_at_random_miss_as_often_as_their_page_is_not_there(program: Path)
     assert rate(program, "random", 64 * 32)[0] == pytest.approx(1 - 15 / 64, abs=0.04)
 
 
-@needs_qemu
-def test_without_a_second_level_every_miss_is_a_walk(program: Path) -> None:
-    misses, walks = rate(program, "chase", 32, TlbModel(entries=16, ways=4))
-    assert misses == walks > 0.9
-
-
 def test_two_runs_take_the_start_out_and_laps_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Sequence[str]] = []
 
@@ -128,9 +122,3 @@ def test_without_qemu_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "simulated" not in run.provenance
     assert run.samples["ok"].all()
     assert "misses" not in CODE.figures(run)
-
-
-def test_none_are_simulated_when_none_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code_simulated, "qemu_counts", pytest.fail)
-    run = CODE.measure(CODE.params({**TINY, "simulated_sizes": 0}))
-    assert run.provenance["problems"] == []

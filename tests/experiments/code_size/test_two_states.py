@@ -26,18 +26,15 @@ SEEDS = range(3)
 PROBES = ["probe_before_ns", "probe_after_ns", "chain_before_ns", "chain_after_ns"]
 
 
-def machine(entries: int = 64, **more: Any) -> dict[str, Any]:
+def machine(**more: Any) -> dict[str, Any]:
     """What is known of the simulated machine: 64 entries, an L2 of 1 MiB, a guest."""
     caches = [(1, "instruction", 32), (2, "unified", 1024)]
     return {
-        "hostname": "guest",
-        "fingerprint": "guest",
         "hypervisor": "KVM",
         "caches": [
             {"level": level, "kind": kind, "size_bytes": size * KIB} for level, kind, size in caches
         ],
-        "tlbs": [vars(Tlb(1, "instruction", (4096,), entries, entries))],
-        "cpus": [],
+        "tlbs": [vars(Tlb(1, "instruction", (4096,), 64, 64))],
         **more,
     }
 
@@ -221,11 +218,6 @@ def test_both_curves_are_in_tables_and_figures() -> None:
     labels = [str(one.get_label()) for one in axes.containers]
     assert sum("sibling busy" in label for label in labels) == len(table.backings)
     assert axes.get_ylim()[1] < 3 * times["step_ns"].max()
-
-
-def test_without_probes_the_state_is_all() -> None:
-    made = samples(rounds=8).drop(columns=PROBES)
-    assert set(tables.ring_ratio(CodeTable(made))["state"]) == {"all"}
 
 
 def test_samples_beside_and_after_another_task_are_left_out() -> None:

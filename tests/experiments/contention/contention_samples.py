@@ -15,7 +15,6 @@ from perflib.model.finding import Finding
 from tests.experiments.judged import by_claim, made_run
 from tests.experiments.made_once import made_once
 
-REQUIRED = [column.name for column in experiment.columns if column.required]
 ALONE_NS = 30.0
 SAMPLE_NS = 1e6
 SETS: tuple[tuple[tuple[int, ...], str], ...] = (((0,), "none"), ((0, 1), "cache"))
@@ -30,11 +29,9 @@ def samples(
     kinds: Sequence[str] = KINDS,
     sets: Sequence[tuple[tuple[int, ...], str]] = SETS,
     one_line: float = 0.0,
-    neighbours: float = 0.0,
     shared_ns: Mapping[str, float] | None = None,
     favour: Mapping[str, float] | None = None,
     rounds: int = 24,
-    repeats: int = 4,
     round_s: float = 0.2,
     noise: float = 0.02,
     bursts: float = 0.3,
@@ -45,8 +42,8 @@ def samples(
 
     Parameters
     ----------
-    one_line, neighbours
-        Log of how much longer counting takes where counters share a line, or lie on neighbours.
+    one_line
+        Log of how much longer counting takes where counters share a line; on neighbours, nothing.
     shared_ns
         By kind, the time from one operation to the next where cores share a counter; without it
         cores do not disturb each other at all.
@@ -69,9 +66,9 @@ def samples(
         slow = 0.5 * generator.random() if second[int(round_ * round_s)] else 0.0
         for place in generator.permutation(len(kinds) * len(sets)):
             kind, (cpus, far) = kinds[place // len(sets)], sets[place % len(sets)]
-            for repeat in range(repeats):
+            for repeat in range(4):
                 start_ns = (round_ * round_s + 1e-3 * place) * 1e9 + repeat * 2e6
-                got = _rates(generator, kind, cpus, one_line, neighbours, shared_ns)
+                got = _rates(generator, kind, cpus, one_line, shared_ns)
                 got *= np.exp(-slow * (np.arange(len(cpus)) == 1))
                 got *= np.exp(favour.get(kind, 0.0) * (np.arange(len(cpus)) == 0))
                 if kind in SHARED_NS:
@@ -99,14 +96,13 @@ def _rates(
     kind: str,
     cpus: Sequence[int],
     one_line: float,
-    neighbours: float,
     shared_ns: Mapping[str, float] | None,
 ) -> np.ndarray[Any, Any]:
     """Operations a ns of each core, before all that disturbs them."""
     count = len(cpus)
     rate = np.full(count, 1 / ALONE_NS)
-    if count > 1 and kind in ("one_line", "neighbour_lines"):
-        rate *= np.exp(-(one_line if kind == "one_line" else neighbours))
+    if count > 1 and kind == "one_line":
+        rate *= np.exp(-one_line)
     if count > 1 and shared_ns is not None and kind in shared_ns:
         rate = np.full(count, 1 / (count * shared_ns[kind]))
     rate *= np.exp(0.01 * generator.standard_normal())

@@ -145,12 +145,6 @@ def test_where_no_thread_had_its_core_that_is_said() -> None:
     assert one.reasons[0].code == "none_valid"
 
 
-def test_one_core_is_a_clear_sentence() -> None:
-    found = findings(samples(12, sets=SETS[:1]))
-    assert list(found) == ["false_sharing"]
-    assert "There is one core only" in found["false_sharing"][0].reason
-
-
 @pytest.mark.parametrize(
     ("kinds", "known"),
     [(KINDS, True), (("pthread", "mcs"), True), (("own_lines",), False), (("pthread",), False)],

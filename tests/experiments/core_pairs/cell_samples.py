@@ -13,6 +13,7 @@ from perflib.experiments import get
 from perflib.experiments.core_pairs.cells import PairColumns
 from perflib.measure.arrays import SAMPLE
 from perflib.model.run import Run
+from tests.experiments.judged import made_run
 from tests.experiments.made_once import made_once
 
 Floats = NDArray[np.float64]
@@ -36,12 +37,13 @@ INTEL: Floats = np.where((np.arange(16) // 8)[:, None] == np.arange(16) // 8, 22
 
 
 COLUMNS = PairColumns("alloc", "load", "cycles")
+_MHZ = 2000.0
 
 
 def run_of(table: pd.DataFrame, described: dict[str, Any] | None = None, **params: Any) -> Run:
     """A run of ``numa`` with these samples; by default, two per cent count as a difference."""
-    given = get("numa").params({"threshold_percent": 2.0} | params).model_dump(mode="json")
-    return Run("simulated", "numa", given, table, {"machine": described} if described else {})
+    known = {"machine": described} if described else {}
+    return made_run(get("numa"), table, known, **{"threshold_percent": 2.0} | params)
 
 
 def flat(cores: int, cycles: float = 200.0) -> Floats:
@@ -56,23 +58,17 @@ def samples(
     rounds: int = 8,
     noise: float = 0.1,
     seed: int = 1,
-    drift: float = 0.0,
     slow: Mapping[int, float] | None = None,
     missing: Sequence[tuple[int, int]] | NDArray[np.bool_] = (),
-    repeats: int = 1,
-    cpus: Sequence[int] | None = None,
-    names: tuple[str, str] = ("alloc_cpu", "load_cpu"),
-    node_of: Sequence[int] | None = None,
 ) -> pd.DataFrame:
     """Rows as ``numa`` makes them; the cells of a round in random order.
 
-    ``drift``: by how much the machine gets slower from the first cell to the last; ``slow``: a
-    core's slowdown, in all its loads; ``missing``: cells that are not there, by their places.
+    ``slow``: a core's slowdown, in all its loads; ``missing``: cells that are not there, by their
+    places.
     """
     generator = np.random.default_rng(seed)
     cores = len(cycles)
-    numbers = np.array(list(cpus or range(cores)))
-    slower = np.array([(slow or {}).get(int(cpu), 0.0) for cpu in numbers])
+    slower = np.array([(slow or {}).get(cpu, 0.0) for cpu in range(cores)])
     absent = np.zeros(cycles.shape, dtype=bool)
     if isinstance(missing, np.ndarray):
         absent = missing
@@ -84,26 +80,23 @@ def samples(
     for round_ in range(rounds):
         places = generator.permutation(size)
         positions = np.flatnonzero(wanted[places])
-        places = np.repeat(places[positions], repeats)
-        when = round_ * size + np.repeat(positions, repeats)
-        one, other = np.divmod(places, cores)
-        usual = cycles[one, other] * (1 + slower[other]) * (1 + drift * when / (rounds * size))
+        when = round_ * size + positions
+        one, other = np.divmod(places[positions], cores)
+        usual = cycles[one, other] * (1 + slower[other])
         latency = usual * np.exp(noise * generator.standard_normal(len(usual)))
-        part = {
-            "round": np.full(len(usual), round_),
-            "position": when - round_ * size,
-            names[0]: numbers[one],
-            names[1]: numbers[other],
-            "repeat": np.tile(np.arange(repeats), len(positions)),
-            "start_ns": when * 10_000_000,
-            "latency_cycles": latency,
-        }
-        if node_of is not None:
-            part |= {"alloc_node": np.array(node_of)[one], "load_node": np.array(node_of)[other]}
-        parts.append(part)
+        parts.append(
+            {
+                "round": np.full(len(usual), round_),
+                "position": positions,
+                "alloc_cpu": one,
+                "load_cpu": other,
+                "start_ns": when * 10_000_000,
+                "latency_cycles": latency,
+            }
+        )
     made = pd.DataFrame({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
     cycles_each = made["latency_cycles"]
-    return made.assign(latency_ns=cycles_each / 2.5, core_mhz=2500.0, ok=True)
+    return made.assign(repeat=0, latency_ns=cycles_each / 2.5, core_mhz=2500.0, ok=True)
 
 
 def machine(
@@ -161,10 +154,9 @@ class FakeArrays:
     ``elsewhere``: the node on which a core's pages lie instead; ``gone``: cores that cannot load.
     """
 
-    def __init__(self, cycles: Floats, *, noise: float = 0.05, mhz: float = 2000.0) -> None:
+    def __init__(self, cycles: Floats, *, noise: float = 0.05) -> None:
         self.cycles = cycles
         self.noise = noise
-        self.mhz = mhz
         self.refused: dict[int, str] = {}
         self.elsewhere: dict[int, int] = {}
         self.gone: set[int] = set()
@@ -213,12 +205,12 @@ class FakeArrays:
         samples = np.zeros(repeats, dtype=SAMPLE)
         if cpu in self.gone:
             return samples[:0], f"cpu{cpu} cannot be used"
-        each_ns = self.cycles[self._keys[key][0], cpu] / self.mhz * 1e3
+        each_ns = self.cycles[self._keys[key][0], cpu] / _MHZ * 1e3
         scatter = np.exp(self.noise * self._generator.standard_normal(repeats))
         samples["loads"] = loads
         times = samples["sample"]
         times["time_ns"] = times["cpu_time_ns"] = loads * each_ns * scatter
-        times["chain_before_ns"] = times["chain_after_ns"] = round(6400e3 / self.mhz)
+        times["chain_before_ns"] = times["chain_after_ns"] = round(6400e3 / _MHZ)
         samples["cpu"] = cpu
         times["start_ns"] = 10_000_000 * len(self.loaded) + np.arange(repeats)
         return samples, ""

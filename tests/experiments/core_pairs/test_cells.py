@@ -25,12 +25,3 @@ def test_intervals_cover() -> None:
         low, high = cells_of(samples(flat(4), rounds=12, seed=seed)).intervals
         covered += ((low < 200) & (high > 200)).ravel().tolist()
     assert 0.92 < np.mean(covered) < 0.98
-
-
-def test_drift_draws_no_pattern() -> None:
-    """The machine gets half as slow again; rounds in random order spread that over all cells."""
-    cells = cells_of(samples(flat(8), rounds=24, noise=0.02, drift=0.5))
-    rows, columns = cells.matrix.mean(axis=1), cells.matrix.mean(axis=0)
-    assert np.ptp(rows) / rows.mean() < 0.02
-    assert np.ptp(columns) / columns.mean() < 0.02
-    assert cells.groups().count == 1

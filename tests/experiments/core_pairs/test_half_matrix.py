@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from perflib.experiments import get
 from perflib.experiments.core_pairs.claims import PARTNERS, SLOWER
 from perflib.model.finding import Finding
-from perflib.model.run import Run
+from tests.experiments.judged import made_run
 
 CORES = np.arange(20)
 DIE = CORES // 10
@@ -31,8 +31,7 @@ def findings(half: str, seed: int, slow: float = 0.0, what: str = "cas_one_line"
         half, (generator.random((20, 20)) < 0.5) & ~np.eye(20, dtype=bool)
     )
     table = pd.concat([_round(generator, usual, there, number) for number in range(12)])
-    params = get("coherence").params({}).model_dump(mode="json")
-    return get("coherence").analyse(Run("half", "coherence", params, table.assign(what=what), {}))
+    return get("coherence").analyse(made_run(get("coherence"), table.assign(what=what)))
 
 
 def _round(

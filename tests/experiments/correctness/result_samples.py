@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ def samples(
     cores: int = 2,
     rounds: int = 6,
     operations: float = 1e6,
-    names: Sequence[str] = NAMES,
 ) -> pd.DataFrame:
     """Trials as ``measure`` makes them.
 
@@ -35,7 +34,7 @@ def samples(
         block = round_ // 2 if round_ % 2 == 0 else 1000 + round_
         for state in STATES:
             for cpu in range(cores):
-                for name in names:
+                for name in NAMES:
                     count = int(operations * generator.uniform(0.2, 1.8))
                     share = (rates or {}).get((cpu, name), 0.0) * (only in ("", state))
                     burst = generator.gamma(0.5, 2.0) if share < 1 else 1.0

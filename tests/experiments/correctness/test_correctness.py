@@ -196,14 +196,6 @@ def test_null_a_short_run_of_all_classes_is_right(monkeypatch: pytest.MonkeyPatc
 # --- bad input -----------------------------------------------------------------------------------
 
 
-def test_a_budget_that_is_too_small_still_ends_with_a_round(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    run, said = measured(monkeypatch, {}, budget_s=1e-3, cores=CPUS[:1], states="warm")
-    assert run.samples["round"].max() == 0
-    assert said[f"cpu{CPUS[0]}"].verdict == "refuted"
-
-
 def test_a_processor_without_any_requested_class_is_told_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from perflib.experiments.counters.modes import ALONE, KERNEL, NOTHING, ONE_SET, ROTATED, SAMPLED
 
 MODES = (ONE_SET, ROTATED, KERNEL, SAMPLED)
-_SLICES, _PAIRS = 40, 8
+_SLICES, _PAIRS, _ROUNDS = 40, 8, 4
 _STEP_S = 1e-3
 
 
@@ -30,7 +30,6 @@ def slices(
     generator: np.random.Generator,
     cost: dict[str, float] | None = None,
     *,
-    rounds: int = 4,
     shared: float = 0.5,
     probes: bool = True,
 ) -> pd.DataFrame:
@@ -43,8 +42,8 @@ def slices(
     parts: list[dict[str, Any]] = []
     work_us = 300 * np.exp(generator.normal(0, 0.1, _SLICES))
     at_s = 0.0
-    busy = _sibling(generator, rounds * len(MODES) * (_PAIRS * 2 * 0.025 + 1.0), shared)
-    for round_ in range(rounds):
+    busy = _sibling(generator, _ROUNDS * len(MODES) * (_PAIRS * 2 * 0.025 + 1.0), shared)
+    for round_ in range(_ROUNDS):
         for mode in generator.permutation(MODES):
             at_s += 0.6
             for pair in range(_PAIRS):
@@ -78,13 +77,11 @@ def slices(
     return table.assign(jobs=1, set=NOTHING, event=NOTHING, job_event=0, cpu=0)
 
 
-def whole_jobs(
-    generator: np.random.Generator, rounds: int = 6, shared: float = 0.5
-) -> pd.DataFrame:
+def whole_jobs(generator: np.random.Generator, shared: float) -> pd.DataFrame:
     """Whole jobs of half a second in rounds of all modes; nothing costs anything."""
-    busy = _sibling(generator, rounds * 2 * 5 * 2.0, shared)
+    busy = _sibling(generator, 6 * 2 * 5 * 2.0, shared)
     rows, at_s = [], 0.0
-    for round_ in range(rounds):
+    for round_ in range(6):
         for jobs in (1, 3):
             for mode in generator.permutation([ALONE, *MODES]):
                 offset = math.exp(generator.normal(0, 0.015))  # of this process

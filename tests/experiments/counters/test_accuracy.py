@@ -134,12 +134,6 @@ def test_the_interval_of_the_cost_covers() -> None:
     assert covered / 150 >= 0.9
 
 
-def test_a_single_pair_has_no_interval() -> None:
-    row = cost_of_counting(by_trials(times(np.random.default_rng(9), 0.5, 1), "time_ns")).iloc[0]
-    assert row["cost_percent"] == pytest.approx(50, abs=5)
-    assert np.isnan([row["cost_percent_low"], row["cost_percent_high"]]).all()
-
-
 def test_without_an_uncounted_job_there_is_no_cost() -> None:
     table = times(np.random.default_rng(9), 0.5)
     assert cost_of_counting(by_trials(table[table["mode"] == ONE_SET], "time_ns")).empty

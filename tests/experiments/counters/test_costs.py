@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from perflib.experiments import get
-from perflib.experiments.counters.analyse import CountersTable
 from perflib.experiments.counters.costs import by_slices, cost_of_counting
 from perflib.experiments.counters.modes import ONE_SET, SAMPLED
 from perflib.model.finding import Finding
@@ -82,12 +81,6 @@ def test_a_way_to_count_that_is_costly_is_named_on_a_busy_machine() -> None:
     costly = TRUE | {ONE_SET: 0.05}
     runs = [supported(findings(slices(generator, costly, shared=0.3))) for _ in range(10)]
     assert sum(run == ["one-set×1 cost"] for run in runs) >= 8
-
-
-def test_a_table_of_slices_needs_no_job_that_was_not_counted() -> None:
-    table = slices(np.random.default_rng(9), TRUE)
-    assert CountersTable(table).has_times
-    assert {one.about["mode"] for one in findings(table)} == set(MODES)
 
 
 def test_the_begin_of_a_stretch_does_not_count() -> None:

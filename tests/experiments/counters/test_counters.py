@@ -3,7 +3,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -52,12 +51,10 @@ def samples(
     seed: int = 1,
     *,
     rounds: int = 10,
-    jobs: tuple[int, ...] = (1, 3),
     error: dict[str, float] | None = None,
     cost: dict[str, float] | None = None,
     missed: dict[str, float] | None = None,
     scatter: float = 0.005,
-    noise: float = 0.002,
 ) -> pd.DataFrame:
     """Rows as the experiment makes them: of two events, the second of which never repeats.
 
@@ -68,10 +65,10 @@ def samples(
     error, cost, missed = error or {}, cost or {}, missed or {}
     rows = []
     for round_ in range(rounds):
-        for count in jobs:
+        for count in (1, 3):
             level = 2e8 * (1 + 0.1 * generator.normal())  # of the whole round
             for mode in MODES:
-                slower = (1 + cost.get(mode, 0.0)) * (1 + noise * generator.normal())
+                slower = (1 + cost.get(mode, 0.0)) * (1 + 0.002 * generator.normal())
                 trial = {
                     "round": round_,
                     "mode": mode,
@@ -216,33 +213,14 @@ def test_a_mode_that_never_scaled_says_so() -> None:
 # --- tables that users bring ---------------------------------------------------------------------
 
 
-def test_a_table_of_an_earlier_version_is_read() -> None:
-    table = samples(missed={SAMPLED: 0.2})
-    old = table.rename(columns={"obtained": "got"})
-    COUNTERS.check_samples(old)
-    assert supported(findings(old).values()) == supported(findings(table).values())
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda t: t.rename(columns={"mode": "mod"}), "is it their 'mod'"),
-        (lambda t: t.assign(jobs="one"), "'jobs' holds no numbers"),
-        (lambda t: t[t["mode"] == ROTATED], "nothing to compare with"),
-        (lambda t: t.drop(columns=["value", "time_ns", "cpu_time_ns"]), "nothing to compare with"),
-    ],
-)
-def test_a_table_that_cannot_be_analysed_is_refused(
-    change: Callable[[pd.DataFrame], pd.DataFrame], says: str
-) -> None:
-    table = change(samples(rounds=2))
-
-    def analyse() -> None:
-        COUNTERS.check_samples(table)
-        findings(table)
-
-    with pytest.raises(UserError, match=says):
-        analyse()
+def test_a_table_without_anything_to_compare_is_refused() -> None:
+    table = samples(rounds=2)
+    for lacking in (
+        table[table["mode"] == ROTATED],
+        table.drop(columns=["value", "time_ns", "cpu_time_ns"]),
+    ):
+        with pytest.raises(UserError, match="nothing to compare with"):
+            findings(lacking)
 
 
 # --- the schedule --------------------------------------------------------------------------------
@@ -276,10 +254,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Run:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PERFLIB_HOME", str(tmp_path_factory.mktemp("home")))
         patch.setenv("PERFLIB_PROGRESS", "none")
-        run = COUNTERS.measure(CountersParams.make(SMALL))
-        again = run_files.load(run.id)
-    pd.testing.assert_frame_equal(again.samples, run.samples, check_dtype=False)
-    return again
+        return run_files.load(COUNTERS.measure(CountersParams.make(SMALL)).id)
 
 
 def test_a_short_run_counts_in_every_mode(measured: Run) -> None:

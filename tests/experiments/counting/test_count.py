@@ -28,6 +28,7 @@ from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.store.run_files import load
 from tests.cli.calling import call
+from tests.experiments.judged import made_run
 
 COUNT = experiments.get("count")
 SECOND = 1_000_000_000
@@ -50,8 +51,7 @@ def samples(
 
 
 def analysed(table: pd.DataFrame, **params: Any) -> list[Finding]:
-    made = COUNT.params(params).model_dump(mode="json")
-    return COUNT.analyse(Run("made", "count", made, table, {}))
+    return COUNT.analyse(made_run(COUNT, table, **params))
 
 
 # --- what is concluded ---------------------------------------------------------------------------
@@ -112,8 +112,7 @@ def test_three_parts_are_too_few() -> None:
 
 def test_two_runs_that_are_alike_do_not_differ_and_others_do() -> None:
     def run(rate: float, seed: int) -> Run:
-        made = COUNT.params({}).model_dump(mode="json")
-        return Run(f"r{seed}", "count", made, samples({"a": rate}, seed=seed, phases=0.3), {})
+        return made_run(COUNT, samples({"a": rate}, seed=seed, phases=0.3))
 
     alike = [COUNT.compare(run(100.0, seed), run(100.0, 100 + seed)) for seed in range(20)]
     assert sum(one.verdict == "supported" for pair in alike for one in pair) <= 2
@@ -122,11 +121,10 @@ def test_two_runs_that_are_alike_do_not_differ_and_others_do() -> None:
 
 
 def test_the_figures_of_gaps_and_of_nothing() -> None:
-    made = COUNT.params({}).model_dump(mode="json")
     gap = samples({"a": 50.0, "b": 5.0})
     gap.loc[gap["bin"] > 30, "start_ns"] += 3600 * SECOND
     for table in (gap, samples({"a": 0.0}, bins=1)):
-        for figure in COUNT.figures(Run("made", "count", made, table, {})).values():
+        for figure in COUNT.figures(made_run(COUNT, table)).values():
             assert figure.axes
 
 
@@ -174,7 +172,6 @@ def test_a_job_is_counted_to_its_end(home: Path, capfd: pytest.CaptureFixture[st
     assert (home / "runs" / f"{run.id}.recordings" / "counts" / "tail").is_file()
 
 
-@pytest.mark.usefixtures("home")
 def test_a_job_begins_when_its_counters_are_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,7 +187,6 @@ def test_a_job_begins_when_its_counters_are_on(
     assert mark.exists()
 
 
-@pytest.mark.usefixtures("home")
 def test_a_job_that_fails_is_said_and_one_that_does_not_start_is_an_error(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

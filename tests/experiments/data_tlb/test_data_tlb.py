@@ -22,7 +22,6 @@ from perflib.experiments.data_tlb.trials import Configuration, Trials
 from perflib.framework.plots import drawn
 from perflib.measure.arrays import Arrays
 from perflib.model.errors import MeasurementError, UserError
-from perflib.store.run_files import load
 from tests.experiments.data_tlb.tlb_samples import REQUIRED, Level, Machine, run_of, tlb
 
 CPU = min(os.sched_getaffinity(0))
@@ -106,7 +105,7 @@ def test_entries_as_cpuid_reports_them_by_size_of_pages() -> None:
 
 
 @needs_this_processor
-def test_a_short_run_measures_every_configuration_and_is_saved() -> None:
+def test_a_short_run_measures_every_configuration() -> None:
     run = experiment.measure(params(budget_s=1.0))
     table, plan = run.samples, run.provenance["plan"]
     assert table["ok"].all()
@@ -118,10 +117,7 @@ def test_a_short_run_measures_every_configuration_and_is_saved() -> None:
     assert set(table.loc[table["stride"] == 4, "lines"]) == {"spread"}
     assert sorted(set(table.loc[table["stride"] == 1, "pages"])) == plan["pages"]["small"]
     assert (table["loads"] >= 2 * table["pages"]).all()
-    again = load(run.id)
-    pd.testing.assert_frame_equal(again.samples, table, check_dtype=False)
-    assert again.provenance["kernel"]["kernel"] == "memory_chase"
-    subjects = {finding.subject for finding in experiment.analyse(again)}
+    subjects = {finding.subject for finding in experiment.analyse(run)}
     assert {"data TLB 4 KiB", "second-level TLB 4 KiB", "data TLB ways"} <= subjects
 
 
@@ -201,11 +197,5 @@ def test_figures_are_drawn_of_what_is_there() -> None:
     assert set(figures) == {"loads", "ways"}
     loads = drawn(figures["loads"])
     assert [axes.get_title() for axes in loads.axes[:2]] == ["4 KiB pages", "2 MiB pages (thp)"]
-    texts = {text.get_text().strip() for axes in loads.axes for text in axes.texts}
-    assert "64" in texts
-    names = loads.axes[0].get_legend_handles_labels()[1]
-    assert "entries by CPUID" in names
-    labels = drawn(figures["ways"]).axes[0].get_legend_handles_labels()[1]
-    assert [label.partition(":")[0] for label in labels] == ["4 pages apart", "16 pages apart"]
     plain = run_of(made.samples(rounds=10)[REQUIRED].query("backing == '4k'"))
     assert set(experiment.drawings(plain)) == {"loads"}

@@ -10,13 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from perflib.experiments.data_tlb import experiment
 from perflib.experiments.data_tlb.measure import numbers
 from perflib.model.run import Run
+from tests.experiments.judged import made_run
 
 Floats = NDArray[np.float64]
 Policy = Literal["lru", "plru", "random"]
 REQUIRED = ["round", "cpu", "backing", "lines", "pages", "load_ns"]
-PARAMS: dict[str, Any] = {"knee_percent": 20.0, "visible_percent": 5.0}
 _LAPS = 12  # of the ring, the first half to warm up
 _CACHED_LINES = 768  # of a first-level cache of 48 KiB
 
@@ -113,29 +114,23 @@ class Machine:
             total += cost * reached
         return total
 
-    def samples(self, seed: int = 1, rounds: int = 24, cores: int = 1) -> pd.DataFrame:
+    def samples(self, seed: int = 1, rounds: int = 24) -> pd.DataFrame:
         """Rows as the experiment makes them; a trial takes 10 ms, and has two repeats."""
         generator = np.random.default_rng(seed)
         wanted = [
-            (cpu, backing, lines, 1, n)
-            for cpu in range(cores)
+            (backing, lines, 1, n)
             for backing, every in self.pages.items()
             for n in every
             for lines in ("spread", "packed")
         ]
-        apart = [
-            (cpu, "4k", "spread", stride, n)
-            for cpu in range(cores)
-            for stride in self.strides
-            for n in self.few
-        ]
+        apart = [("4k", "spread", stride, n) for stride in self.strides for n in self.few]
         rows = []
         now_s = 0.0
         for round_ in range(rounds):
             busy = 1.4 if generator.random() < self.burst_share else 1.0
             here = wanted + (apart if round_ % 2 == 0 else [])
             for position, which in enumerate(generator.permutation(len(here))):
-                cpu, backing, lines, stride, n = here[which]
+                backing, lines, stride, n = here[which]
                 ns = self.load_ns + (self.beyond_cache_ns if n > _CACHED_LINES else 0.0)
                 if lines == "spread":
                     placement = int(generator.integers(self.placements))
@@ -149,7 +144,7 @@ class Machine:
                     longer = 1 + generator.exponential(self.noise)
                     load_ns = ns * np.exp(np.clip(away, -0.3, 0.3)) * longer
                     rows.append(
-                        (round_, position, cpu, backing, lines, stride, n, repeat, load_ns,
+                        (round_, position, 0, backing, lines, stride, n, repeat, load_ns,
                          int(now_s * 1e9))
                     )  # fmt: skip
         columns = ["round", "position", "cpu", "backing", "lines", "stride", "pages", "repeat"]
@@ -166,5 +161,4 @@ def tlb(level: int, entries: int, ways: int, page_bytes: int = 4096) -> dict[str
 
 def run_of(samples: pd.DataFrame, *tlbs: dict[str, Any], **provenance: Any) -> Run:
     """A run of these samples on a machine that reports these TLBs."""
-    machine = {"tlbs": list(tlbs)}
-    return Run("data_tlb-0", "data_tlb", PARAMS, samples, {"machine": machine, **provenance})
+    return made_run(experiment, samples, {"machine": {"tlbs": list(tlbs)}, **provenance})

@@ -14,11 +14,9 @@ import pytest
 from perflib.experiments import get
 from perflib.experiments.event_profile.analyse import (
     CoreProfiles,
-    findings,
     profiled,
     unseen_percent,
 )
-from perflib.experiments.event_profile.claims import ONE_CORE
 from perflib.instruments.profile.costs import unit_of
 from perflib.instruments.profile.views import flat
 from perflib.model.errors import UserError
@@ -189,14 +187,6 @@ def test_of_one_core_the_error_of_counting_counts() -> None:
     table = pd.DataFrame({"symbol": ["f"] * 25 + ["g"] * 75, "period": 1, "core": 0})
     plan = {"cores": [0], "reference": 0}
     assert unseen_percent(table, plan) == pytest.approx(1.96 * 100 * math.sqrt(0.75 * 0.25 / 100))
-
-
-def test_of_one_core_nothing_is_compared() -> None:
-    table = pd.DataFrame({"symbol": ["f"] * 1 + ["g"] * 3, "period": 10})
-    (finding,) = findings(run_of(table))
-    assert (finding.of, finding.verdict) == (ONE_CORE, "inconclusive")
-    assert math.isnan(finding.effect)
-    assert finding.plain.endswith("most of the time is in g and f (75.0 and 25.0 %)")
 
 
 # --- the findings, and what they are about -------------------------------------------------------

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,15 +15,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perflib.cli import main
 from perflib.experiments import get
 from perflib.experiments.event_profile import measure
 from perflib.framework.brackets import SIBLING_COLUMNS
-from perflib.instruments.profile.claims import STANDS_OUT
 from perflib.lab.theme import png, themed
 from perflib.model.errors import UserError
 from perflib.model.run import Run
 from perflib.store.run_files import load, runs
+from tests.cli.calling import call
 from tests.experiments.event_profile.profiles import samples
 from tests.experiments.judged import by_subject
 from tests.instruments.perf.test_recorder import BURN, needs_perf
@@ -42,14 +41,6 @@ def make(**given: Any) -> Any:
 
 def run_of(table: pd.DataFrame, name: str = "r", **params: Any) -> Run:
     return Run(name, EVENT.name, make(**params).model_dump(mode="json"), table)
-
-
-def stands_out(table: pd.DataFrame, **params: Any) -> list[str]:
-    """The functions that are named, the clearest first."""
-    (found,) = (one for one in EVENT.analyse(run_of(table, **params)) if one.of is STANDS_OUT)
-    named: list[str] = found.evidence["named"]
-    assert (found.verdict == "supported") == bool(named)
-    return named
 
 
 def command(tmp_path: Path, script: str) -> dict[str, Any]:
@@ -86,9 +77,7 @@ def test_an_event_is_a_number_or_a_name() -> None:
     [
         ({"reference_core": 65535}, "unknown core in reference_core '65535'"),
         ({"costlier_core": 65535}, "unknown core in costlier_core '65535'"),
-        ({"cores": [0, 4095]}, "no CPU 4095"),
         ({"job": "command", "job_command": "x {frist}"}, "unknown placeholder 'frist': did you me"),
-        ({"job": "command", "job_command": "x 'open"}, "cannot be split into words"),
     ],
 )
 def test_a_plan_that_cannot_be_costs_nothing(given: dict[str, Any], says: str, home: Path) -> None:
@@ -128,13 +117,6 @@ def test_a_short_run_is_a_table_of_samples_in_the_event_and_is_saved(
     assert "-fno-omit-frame-pointer" in provenance["kernel"]["flags"]
     assert provenance["plan"]["repeats"] >= 1
     assert f"--repeat 73:{provenance['plan']['repeats']}" in provenance["job"]
-
-    back = load(run.id)
-    pd.testing.assert_frame_equal(back.samples, table, check_dtype=False)
-    assert back.provenance == json.loads(json.dumps(provenance))
-    here, there = ([f.to_dict() for f in EVENT.analyse(one)] for one in (run, back))
-    assert here == there
-    assert list(EVENT.figures(back)) == list(EVENT.figures(run))
     assert [entry.status for entry in runs()] == ["saved"]
 
 
@@ -269,8 +251,10 @@ def test_null_a_slower_core_is_slower_in_all_functions_alike() -> None:
 @pytest.mark.parametrize(("core", "grew"), [(1, "more"), (0, "less")])
 def test_a_function_made_costlier_on_one_core_is_named(core: int, grew: str) -> None:
     table = samples(6, costlier={(core, "kv_runge_kutta"): 0.15}, slow={1: 0.05})
-    assert stands_out(table) == ["kv_runge_kutta"]
-    found = by_subject(EVENT.analyse(run_of(table)))["kv_runge_kutta"]
+    every = by_subject(EVENT.analyse(run_of(table)))
+    assert every["standing out"].verdict == "supported"
+    assert every["standing out"].evidence["named"] == ["kv_runge_kutta"]
+    found = every["kv_runge_kutta"]
     assert found.verdict == "supported"
     assert f"kv_runge_kutta takes {grew} on cpu1" in found.plain
     assert found.low < 100 * (1.15 if core else 1 / 1.15) - 100 < found.high
@@ -300,13 +284,6 @@ def test_runs_that_cannot_be_compared_say_why() -> None:
         EVENT.compare(first, first)
 
 
-def with_offsets(table: pd.DataFrame) -> pd.DataFrame:
-    """Every function of 100 instructions; of the first the entry is costly."""
-    place = pd.Series(range(len(table))) * 37 % 100
-    costly = (table["symbol"] == "kv_runge_kutta") & (place < 20)
-    return table.assign(offset=(4 * place).where(~costly, 0))
-
-
 # --- tables that a user brings -------------------------------------------------------------------
 
 MINIMAL = pd.DataFrame({"symbol": ["f_0001", "f_0002", "g"] * 10, "period": 1000})
@@ -319,12 +296,6 @@ MINIMAL = pd.DataFrame({"symbol": ["f_0001", "f_0002", "g"] * 10, "period": 1000
         (samples(6, costlier={(1, "kv_locate"): 0.2}), 0, "kv_locate takes more on cpu1 than"),
         (samples(1, rounds=1).drop(columns="round"), 0, "Whether a function stands out on cpu1 st"),
         (MINIMAL.drop(columns="period"), 2, "lack the column 'period'; .*needs symbol"),
-        (MINIMAL.assign(event=["a", "b", "b"] * 10), 2, "several events: say which with sampled_"),
-        (
-            MINIMAL.assign(core=[0, 0, 1] * 10, round=[0, 0, 1] * 10),
-            2,
-            "no round has costs of both 'cpu0' and 'cpu1'",
-        ),
     ],
 )
 def test_tables_of_users_through_the_command_line(
@@ -337,27 +308,10 @@ def test_tables_of_users_through_the_command_line(
 ) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     table.to_csv(tmp_path / "x.csv", index=False)
-    with pytest.raises(SystemExit) as ended:
-        main(["analyse", EVENT.name, "--samples", str(tmp_path / "x.csv")])
+    assert call("analyse", EVENT.name, "--samples", str(tmp_path / "x.csv")) == exit_code
     said = capsys.readouterr()
     text = " ".join((said.out + said.err).split())
-    assert ended.value.code == exit_code, text
-    assert pd.Series([text]).str.contains(" ".join(says.split())).item(), text
-
-
-def drawn(table: pd.DataFrame) -> dict[str, str]:
-    """Every figure's words; each can be drawn."""
-    words = {}
-    with themed():
-        for name, figure in EVENT.figures(run_of(table)).items():
-            assert png(figure).startswith(b"\x89PNG")
-            axes = figure.axes[0]
-            ticks = [label.get_text() for label in axes.get_yticklabels()]
-            title = axes.get_title() + axes.get_title(loc="left")
-            assert axes.get_xlabel()
-            assert title
-            words[name] = "\n".join([title, axes.get_xlabel(), axes.get_ylabel(), *ticks])
-    return words
+    assert re.search(says, text), text
 
 
 @pytest.mark.parametrize(
@@ -365,7 +319,7 @@ def drawn(table: pd.DataFrame) -> dict[str, str]:
     [
         (MINIMAL, ["cost"]),
         (samples(rounds=4), ["additional_time_cpu1", "cost_cpu1", "time_line"]),
-        (with_offsets(samples(rounds=4, cores=1)), ["cost", "entry", "time_line"]),
+        (samples(rounds=4, cores=1), ["cost", "time_line"]),
         (
             samples(rounds=4, cores=3).drop(columns="begin_ns"),
             ["additional_time_cpu1", "cost_cpu1", "additional_time_cpu2", "cost_cpu2"],
@@ -379,14 +333,15 @@ def drawn(table: pd.DataFrame) -> dict[str, str]:
     ],
 )
 def test_every_table_has_figures_with_labels(table: pd.DataFrame, names: list[str]) -> None:
-    words = drawn(table)
-    assert list(words) == ["modules", *names]
-    if "cost" in words:
-        assert "share of the event (%), 95 % interval (counting only)" in words["cost"]
-        assert words["cost"].endswith(("\nf", "\nkv_runge_kutta"))  # the largest, on top
-    if "cost_cpu1" in words:
-        assert "kv_runge_kutta" in words["cost_cpu1"]
-        assert "additional time per event on cpu1 (" in words["additional_time_cpu1"]
+    with themed():
+        figures = EVENT.figures(run_of(table))
+        for figure in figures.values():
+            assert png(figure).startswith(b"\x89PNG")
+    assert list(figures) == ["modules", *names]
+    if "cost" in figures:
+        axes = figures["cost"].axes[0]
+        assert axes.get_xlabel() == "share of the event (%), 95 % interval (counting only)"
+        assert axes.get_yticklabels()[-1].get_text() in ("f", "kv_runge_kutta"), "the largest"
 
 
 def test_a_run_that_has_only_begun_can_be_drawn_and_analysed() -> None:

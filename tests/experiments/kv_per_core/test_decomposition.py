@@ -11,7 +11,7 @@ import pytest
 
 from perflib.experiments import get
 from perflib.model.finding import Finding
-from tests.experiments.judged import by_subject, made_run
+from tests.experiments.judged import by_subject, made_run, supported
 from tests.experiments.simulated import bracketed
 
 KV = get("kv_per_core")
@@ -26,11 +26,7 @@ def findings(table: pd.DataFrame, **provenance: Any) -> dict[str, Finding]:
 
 def named(found: dict[str, Finding]) -> set[str]:
     """What is wrong with the machine itself."""
-    return {
-        subject
-        for subject, one in found.items()
-        if one.kind == "anomaly" and one.verdict == "supported"
-    }
+    return set(supported(one for one in found.values() if one.kind == "anomaly"))
 
 
 @pytest.mark.parametrize("seed", range(4))

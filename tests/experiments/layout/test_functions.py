@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,17 @@ from perflib.experiments.layout.functions import BuildProfiles
 from perflib.experiments.layout.table import LayoutTable
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
+from tests.experiments.judged import by_claim, supported
 from tests.experiments.layout.functions import SHARES, THREE_FUNCTIONS, recorded, run_of
+from tests.experiments.layout.test_programs import compiler, measured
 
 EXPERIMENT = get("layout")
 
 
-def compared(samples: pd.DataFrame) -> pd.DataFrame:
-    found = BuildProfiles(samples, {}).functions
+def compared(samples: pd.DataFrame, code: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    found = BuildProfiles(samples, code or {}).functions
     assert found is not None
     return found.table
-
-
-def by_claim(findings: list[Finding], name: str) -> list[Finding]:
-    return [one for one in findings if one.of.name == name]
 
 
 # --- statistics ----------------------------------------------------------------------------------
@@ -63,7 +62,7 @@ def test_the_gate_fires_in_few_of_equal_builds(noise: float, bursts: float) -> N
 def test_the_gate_decides_each_way_and_says_what_it_takes() -> None:
     def gate(slower: float, **noise: Any) -> Finding:
         samples = recorded(3, b_less=-slower, layout_effect=0.0, **noise)
-        (found,) = by_claim(EXPERIMENT.analyse(run_of(samples, fail_above_percent=1.0)), "gate")
+        (found,) = by_claim(EXPERIMENT.analyse(run_of(samples, fail_above_percent=1.0)))["gate"]
         return found
 
     quiet = {"noise": 0.001, "bursts": 0.0}
@@ -75,7 +74,7 @@ def test_the_gate_decides_each_way_and_says_what_it_takes() -> None:
     assert "2.5 %" in noisy.reason
     samples = recorded(3, b_less=-0.03)
     run = run_of(samples[samples["round"] == samples["round"].min()], fail_above_percent=1.0)
-    (few,) = by_claim(EXPERIMENT.analyse(run), "gate")
+    (few,) = by_claim(EXPERIMENT.analyse(run))["gate"]
     assert few.verdict == "inconclusive"
     assert "would decide it" in few.reason
     assert "An hour" not in few.reason
@@ -84,24 +83,24 @@ def test_the_gate_decides_each_way_and_says_what_it_takes() -> None:
 def test_code_that_only_lies_elsewhere_decides_nothing() -> None:
     samples = recorded(3, b_less=-0.03, noise=0.001, bursts=0.0)
     run = run_of(samples, {"same_code": True}, fail_above_percent=1.0)
-    (gate,) = by_claim(EXPERIMENT.analyse(run), "gate")
+    (gate,) = by_claim(EXPERIMENT.analyse(run))["gate"]
     assert gate.verdict == "inconclusive"
     assert gate.effect > 2
     assert "alignment" in gate.reason
     alike = run_of(
         recorded(3, noise=0.001, bursts=0.0), {"same_code": True}, fail_above_percent=1.0
     )
-    (gate,) = by_claim(EXPERIMENT.analyse(alike), "gate")
+    (gate,) = by_claim(EXPERIMENT.analyse(alike))["gate"]
     assert gate.verdict == "refuted"
     assert "alignment" not in gate.reason
     aligned = recorded(3, {"track": 1.2}, bursts=0.0)
-    found = EXPERIMENT.analyse(run_of(aligned, {"same_code": True}))
-    for one in (*by_claim(found, "functions"), *by_claim(found, "one_function")):
+    found = by_claim(EXPERIMENT.analyse(run_of(aligned, {"same_code": True})))
+    for one in (*found["functions"], *found["one_function"]):
         assert one.verdict == "inconclusive"
         assert "alignment" in one.reason
     moved = aligned["object"].where(aligned["symbol"] != "track", "/b/libphys.so")
-    found = EXPERIMENT.analyse(run_of(aligned.assign(object=moved), {"same_code": True}))
-    (one,) = by_claim(found, "one_function")  # of a library, whose code was not compared
+    found = by_claim(EXPERIMENT.analyse(run_of(aligned.assign(object=moved), {"same_code": True})))
+    (one,) = found["one_function"]  # of a library, whose code was not compared
     assert (one.about["function"], one.verdict) == ("track", "supported")
 
 
@@ -114,9 +113,8 @@ def test_one_bad_start_supports_nothing() -> None:
         count=samples["count"].where(~bad, samples["count"] * 4),
         period=samples["period"].where(~bad, samples["period"] * 4),
     )
-    found = EXPERIMENT.analyse(run_of(worse, fail_above_percent=1.0))
-    gate, functions = by_claim(found, "gate"), by_claim(found, "functions")
-    assert [one.verdict for one in (*gate, *functions)].count("supported") == 0
+    found = by_claim(EXPERIMENT.analyse(run_of(worse, fail_above_percent=1.0)))
+    assert not supported([*found["gate"], *found["functions"]])
 
 
 # --- what is compared ----------------------------------------------------------------------------
@@ -139,8 +137,8 @@ def test_renamed_and_inlined_functions_are_compared_with_what_they_were() -> Non
     run = run_of(samples, {"changes": changes, "instructions": {"counts": counts}})
     profiles = BuildProfiles(run.samples, run.provenance["code"])
     assert set(profiles.samples["symbol"]) == set(SHARES) - {"step"}
-    assert not compared_of(profiles)["stands_out"].any()
-    said = by_claim(EXPERIMENT.analyse(run), "changed_code")[0].plain
+    assert not compared(run.samples, run.provenance["code"])["stands_out"].any()
+    said = by_claim(EXPERIMENT.analyse(run))["changed_code"][0].plain
     assert said == (
         "field is named magnetic in B, step is inlined into sort in B and log moved from the "
         "program to libm.so.6"
@@ -149,11 +147,6 @@ def test_renamed_and_inlined_functions_are_compared_with_what_they_were() -> Non
     assert table["became"]["log"] == "moved from the program to libm.so.6"
     more = table["instructions_percent"].dropna().to_dict()
     assert more == pytest.approx({"field": 10, "sort": -10})  # step's are sort's in both
-
-
-def compared_of(profiles: BuildProfiles) -> pd.DataFrame:
-    assert profiles.functions is not None
-    return profiles.functions.table
 
 
 def test_libraries_and_lines_are_compared_too() -> None:
@@ -194,21 +187,17 @@ def test_functions_need_two_builds() -> None:
 
 @pytest.mark.skipif(bool(get("event_profile").unavailable()), reason="perf cannot record here")
 def test_two_programs_are_recorded_function_by_function(tmp_path: Path) -> None:
-    compiler = shutil.which("cc")
-    if compiler is None or shutil.which("objdump") is None:
-        pytest.skip("there is no C compiler, or no objdump")
+    if shutil.which("objdump") is None:
+        pytest.skip("there is no objdump")
     (tmp_path / "job.c").write_text(THREE_FUNCTIONS)
     for name, extra in (("before", "0"), ("after", "track(x+1)")):
-        argv = [compiler, "-O1", "-g", "-DN=60000", f"-DEXTRA={extra}", "job.c", "-o", name]
+        argv = [compiler(), "-O1", "-g", "-DN=60000", f"-DEXTRA={extra}", "job.c", "-o", name]
         subprocess.run(argv, cwd=tmp_path, check=True)
-    params = EXPERIMENT.params(
-        {
-            "job": "command", "job_command": str(tmp_path / "before"), "functions": True,
-            "other_command": str(tmp_path / "after"), "factors": "environment", "budget_s": 6.0,
-            "simulated_s": 60.0, "layouts": 2, "fail_above_percent": 1.0,
-        }
+    given = {"factors": "environment", "layouts": 2, "budget_s": 6.0, "simulated_s": 60.0}
+    run = measured(
+        tmp_path / "before", other_command=str(tmp_path / "after"), functions=True,
+        fail_above_percent=1.0, **given,
     )  # fmt: skip
-    run = EXPERIMENT.measure(params)
     assert {"symbol", "object", "stack", "period", "count"} <= set(run.samples)
     code = run.provenance["code"]
     assert code["same_code"] is False

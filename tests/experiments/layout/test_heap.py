@@ -17,7 +17,7 @@ from perflib.kernels import build
 from perflib.measure.conditions import environment_bytes
 from perflib.measure.launch import command
 from perflib.model.errors import UserError
-from tests.experiments.layout.test_programs import compiler, measured
+from tests.experiments.layout.test_programs import compiled, measured
 
 EXPERIMENT = get("layout")
 PAGE = 4096
@@ -38,22 +38,16 @@ int main(void) {
 """
 
 
-def built(folder: Path, *flags: str, sleeps_ms: int = 0) -> Path:
-    (folder / "block.c").write_text(BLOCK.replace("US", str(1000 * sleeps_ms)))
-    program = folder / "block"
-    subprocess.run([compiler(), "-O1", *flags, "-o", program, folder / "block.c"], check=True)
-    return program
-
-
 def params(**given: Any) -> Any:
     return EXPERIMENT.params({"job": "command", "job_command": "/bin/true", **given})
 
 
 def test_a_run_varies_it_beside_the_allocator(tmp_path: Path) -> None:
+    factors, _ = levels(params(factors=["all"]))
+    several = len(factors.get("allocator", ())) > 1
     run = measured(
-        job="command",
-        job_command=str(built(tmp_path)),
-        factors="heap,allocator,environment" if len(_allocators()) > 1 else "heap,environment",
+        compiled(tmp_path, "block", BLOCK, "-DUS=0"),
+        factors="heap,allocator,environment" if several else "heap,environment",
         aslr=False,
         layouts=8,
         budget_s=4.0,
@@ -71,25 +65,11 @@ def test_a_run_varies_it_beside_the_allocator(tmp_path: Path) -> None:
 
 def test_a_program_that_depends_on_it_is_found(tmp_path: Path) -> None:
     """It loops the longer, the further its block lies in the page."""
-    (tmp_path / "loops.c").write_text(LOOPS)
-    program = tmp_path / "loops"
-    subprocess.run([compiler(), "-O1", "-o", program, tmp_path / "loops.c"], check=True)
-    run = measured(
-        job="command",
-        job_command=str(program),
-        factors="heap,environment",
-        aslr=False,
-        layouts=8,
-        budget_s=6.0,
-    )
+    program = compiled(tmp_path, "loops", LOOPS)
+    run = measured(program, factors="heap,environment", aslr=False, layouts=8, budget_s=6.0)
     table = EXPERIMENT.derived(run)["factors"]()
     assert table["factor"][0] == "heap"
     assert table["slowest"][0] == "3120 B further"
-
-
-def _allocators() -> list[Any]:
-    found, _ = levels(params(factors=["all"]))
-    return found.get("allocator", [{}])
 
 
 def test_levels_differ_by_the_offset_alone() -> None:
@@ -132,12 +112,10 @@ def test_what_is_preloaded_anyway_stays(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_static_program_cannot_have_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perflib.experiments.layout.measure._PILOT_SHARE", 1e6)
     try:  # it lives long enough to be read back
-        program = built(tmp_path, "-static", sleeps_ms=200)
+        program = compiled(tmp_path, "block", BLOCK, "-static", "-DUS=200000")
     except subprocess.CalledProcessError:
         pytest.skip("there is no static C library")
-    run = measured(
-        job="command", job_command=str(program), factors="heap,environment", aslr=False, layouts=2
-    )
+    run = measured(program, factors="heap,environment", aslr=False, layouts=2)
     assert "heap_bytes" not in run.samples
     problems = run.provenance["problems"]
     assert any("heap=0 is left out" in one and "static" in one for one in problems)
@@ -155,7 +133,7 @@ def test_without_a_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="apt-get install qemu-user")
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the emulator is that of x86-64")
 def test_an_emulated_heap_has_the_same_places_in_a_page(tmp_path: Path) -> None:
-    program = built(tmp_path)
+    program = compiled(tmp_path, "block", BLOCK, "-DUS=0")
     given = params(aslr=False)
     for level in (0, 1040, 3120):
         wanted = conditions(given, {"heap": level}, base_environment_bytes(given, {"heap": [0]}))

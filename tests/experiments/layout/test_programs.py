@@ -41,27 +41,22 @@ def compiler() -> str:
     return found
 
 
-def compiled(folder: Path, name: str, times: int) -> Path:
+def compiled(folder: Path, name: str, code: str, *flags: str) -> Path:
     source, program = folder / f"{name}.c", folder / name
-    source.write_text(_LOOPS.replace("TIMES", str(times)))
-    subprocess.run([compiler(), "-O1", "-o", program, source], check=True)
+    source.write_text(code)
+    subprocess.run([compiler(), "-O1", *flags, "-o", program, source], check=True)
     return program
 
 
-def measured(**given: Any) -> Run:
-    return EXPERIMENT.measure(EXPERIMENT.params({"budget_s": 1.0, **given}))
+def measured(job: Path | str, **given: Any) -> Run:
+    """A run of a program, or of a command line, of a second unless it is given longer."""
+    wanted = {"job": "command", "job_command": str(job), "budget_s": 1.0, **given}
+    return EXPERIMENT.measure(EXPERIMENT.params(wanted))
 
 
 def test_a_program_that_reads_its_environment(tmp_path: Path) -> None:
-    program = compiled(tmp_path, "loops", 500)
-    run = measured(
-        job="command",
-        job_command=str(program),
-        factors="environment,aslr",
-        paddings="0,60000",
-        layouts=8,
-        budget_s=6.0,
-    )
+    program = compiled(tmp_path, "loops", _LOOPS, "-DTIMES=500")
+    run = measured(program, factors="environment,aslr", paddings="0,60000", layouts=8, budget_s=6.0)
     samples = run.samples
     assert samples["ok"].all()
     assert set(samples["padding_bytes"]) == {0, 60000}
@@ -75,10 +70,10 @@ def test_a_program_that_reads_its_environment(tmp_path: Path) -> None:
 
 
 def test_two_builds_are_started_in_the_same_layouts(tmp_path: Path) -> None:
-    a, b = compiled(tmp_path, "a", 400), compiled(tmp_path, "longer_name", 100)
+    a = compiled(tmp_path, "a", _LOOPS, "-DTIMES=400")
+    b = compiled(tmp_path, "longer_name", _LOOPS, "-DTIMES=100")
     run = measured(
-        job="command",
-        job_command=str(a),
+        a,
         other_command=str(b),
         factors="argv0,aslr",
         layouts=3,
@@ -101,7 +96,7 @@ def test_what_fails_in_one_layout_is_left_out(
     script = tmp_path / "script"
     script.write_text('#!/bin/sh\ncase "$0" in *xxxxxxxxxxxxxxxxxxxxxxx*) exit 7;; esac\n')
     script.chmod(0o755)
-    run = measured(job="command", job_command=str(script), factors="argv0,aslr", layouts=2)
+    run = measured(script, factors="argv0,aslr", layouts=2)
     assert any("argv0=40 is left out" in problem for problem in run.provenance["problems"])
     assert run.samples["ok"].all()
 
@@ -127,7 +122,7 @@ def test_what_cannot_be_done_is_said(given: dict[str, Any], says: str) -> None:
 
 def test_a_program_that_fails_says_how(tmp_path: Path) -> None:
     with pytest.raises(MeasurementError, match=r"ended with status 3; the last line.*oh no"):
-        measured(job="command", job_command="sh -c 'echo oh no >&2; exit 3'")
+        measured("sh -c 'echo oh no >&2; exit 3'")
     with pytest.raises(WorkerError, match="did not end within"):
         start(["sleep", "60"], Conditions(), tmp_path, timeout_s=0.3)
     with pytest.raises(WorkerError, match="died of SIGKILL"):

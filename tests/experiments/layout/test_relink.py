@@ -13,6 +13,7 @@ from perflib.model.errors import MeasurementError, UserError
 from tests.experiments.layout.test_programs import compiler, measured
 
 EXPERIMENT = get("layout")
+_TRUE = {"job": "command", "job_command": "/bin/true"}
 _MAIN = "int f(void); int g(void); int main(void) { return f() + g(); }"
 _OTHERS = {"f": "int f(void) { return 1; }", "g": "int g(void) { return -1; }"}
 
@@ -64,7 +65,7 @@ def test_a_line_that_cannot_be_used(line: str, says: str) -> None:
     with pytest.raises(UserError, match=says):
         check_link_line(line)
     with pytest.raises(UserError, match=says):
-        EXPERIMENT.plan(EXPERIMENT.params(_command(relink=line)))
+        EXPERIMENT.plan(EXPERIMENT.params({**_TRUE, "relink": line}))
 
 
 def test_a_link_that_fails_says_how(objects: Path) -> None:
@@ -80,8 +81,7 @@ def test_a_run_links_the_program_in_its_orders_and_leaves_the_users_alone(object
     program = objects / "job"
     before = program.read_bytes()
     run = measured(
-        job="command",
-        job_command=str(program),
+        program,
         relink="cc -o job main.o f.o g.o",
         link_orders=4,
         factors="link_order,argv0",
@@ -96,11 +96,7 @@ def test_a_run_links_the_program_in_its_orders_and_leaves_the_users_alone(object
 
 
 def test_without_the_line_link_order_is_not_varied() -> None:
-    plan = EXPERIMENT.plan(EXPERIMENT.params(_command()))
+    plan = EXPERIMENT.plan(EXPERIMENT.params(_TRUE))
     assert "relink" in plan["absent"]["link_order"]
     with pytest.raises(UserError, match="relink goes with"):
         EXPERIMENT.params({"relink": "cc -o job a.o b.o"})
-
-
-def _command(**more: object) -> dict[str, object]:
-    return {"job": "command", "job_command": "/bin/true", **more}

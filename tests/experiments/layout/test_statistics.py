@@ -21,7 +21,7 @@ from perflib.stats.layouts import (
     permuted_p,
     shifted_correlations,
 )
-from tests.experiments.judged import by_subject, made_run
+from tests.experiments.judged import by_claim, by_subject, made_run, supported
 from tests.experiments.layout.simulated import trials
 
 EXPERIMENT = get("layout")
@@ -55,10 +55,9 @@ def test_nothing_is_an_anomaly_where_layout_does_nothing(shape: dict[str, Any]) 
     """Null: skewed noise that wanders, and cores that others slow in bursts of seconds."""
     alarms, silent = 0, []
     for seed in range(60):
-        said = findings(trials(seed, **shape))
-        moves = [one for one in said if one.of.name == "layout_moves"]
-        alarms += any(one.verdict == "supported" for one in moves)
-        (alone,) = (one for one in said if one.of.name == "layout_alone")
+        said = by_claim(findings(trials(seed, **shape)))
+        alarms += bool(supported(said["layout_moves"]))
+        (alone,) = said["layout_alone"]
         silent.append(not alone.low > 0)
     assert alarms <= 6  # of 60 at 5 %: more come about once in 80 times
     assert np.mean(silent) >= 0.9
@@ -66,10 +65,8 @@ def test_nothing_is_an_anomaly_where_layout_does_nothing(shape: dict[str, Any]) 
 
 def test_a_few_nulls_are_silent() -> None:
     for seed in range(5):
-        said = findings(trials(1000 + seed, rounds=24))
-        assert all(one.verdict != "supported" for one in said if one.of.name == "layout_moves"), (
-            seed
-        )
+        said = by_claim(findings(trials(1000 + seed, rounds=24)))
+        assert not supported(said["layout_moves"]), seed
 
 
 def test_a_core_that_others_use_is_no_layout() -> None:
@@ -97,15 +94,8 @@ def test_what_a_large_factor_does_is_not_seen_in_others() -> None:
         samples = trials(
             seed, lambda layout, _: 0.8 * (layout["environment"] == 2080), rounds=11, fresh=2
         )
-        said = findings(samples)
-        wrong = [
-            one.subject
-            for one in said
-            if one.of.name == "layout_moves"
-            and one.verdict == "supported"
-            and "environment" not in one.subject
-        ]
-        assert not wrong
+        moves = supported(by_claim(findings(samples))["layout_moves"])
+        assert not [subject for subject in moves if "environment" not in subject]
 
 
 def test_layout_alone_is_free_of_noise() -> None:
@@ -159,15 +149,6 @@ def test_outputs_that_depend_on_the_layout() -> None:
     assert found(depends)["output"].verdict == "refuted"
     always = samples.assign(output=[str(row) for row in range(len(samples))])
     assert found(always)["output"].verdict == "inconclusive"
-
-
-def test_trials_that_failed_are_left_out() -> None:
-    samples = trials(1, rounds=12)
-    samples.loc[::7, "ok"] = False
-    samples.loc[::7, "cpu_s"] = 99.0
-    said = found(samples)
-    assert "are left out" in said["layout alone"].reason
-    assert said["the allocator"].verdict != "supported"
 
 
 def test_a_run_of_one_round_says_that_it_takes_more() -> None:

@@ -4,14 +4,12 @@ import os
 
 import numpy as np
 import pandas as pd
-import pytest
-from matplotlib.axes import Axes
 
 from perflib.experiments import get
 from perflib.experiments.machine.analyse import stolen_by_trial
 from perflib.experiments.machine.measure import look
-from perflib.model.run import Run
 from perflib.store.run_files import load
+from tests.experiments.judged import made_run
 
 MACHINE = get("machine")
 
@@ -39,8 +37,7 @@ def turns(shares: dict[int, float], rounds: int = 30) -> pd.DataFrame:
 
 
 def verdicts(table: pd.DataFrame) -> dict[str, str]:
-    run = Run("r", "machine", MACHINE.Params.make({}).model_dump(mode="json"), table)
-    return {finding.subject: finding.verdict for finding in MACHINE.analyse(run)}
+    return {one.subject: one.verdict for one in MACHINE.analyse(made_run(MACHINE, table))}
 
 
 def test_a_core_that_loses_time_is_named_and_a_quiet_one_is_not() -> None:
@@ -78,25 +75,6 @@ def test_a_look_takes_one_turn_of_each_core() -> None:
     assert sorted(set(look(cores, spin_ms=2.0)["cpu"])) == cores
 
 
-def gaps_drawn(table: pd.DataFrame) -> Axes:
-    params = MACHINE.Params.make({}).model_dump(mode="json")
-    return MACHINE.figures(Run("r", "machine", params, table))["gaps"].axes[0]
-
-
-def test_a_length_of_which_there_was_no_gap_is_drawn_as_none() -> None:
-    long = turns({0: 0.05, 1: 0.02})
-    short = long.assign(gap_low_ns=2**11, gaps=10, gap_ns=30_000)
-    axes = gaps_drawn(pd.concat([long, short]))
-    lines = {str(line.get_label())[:4]: np.asarray(line.get_xydata()) for line in axes.lines}
-    assert set(lines) == {"cpu0", "cpu1"}
-    for cpu, points in lines.items():
-        heights = {round(low_us * 1e3): height for low_us, height in points}
-        assert heights[2**11] == pytest.approx(10 / 0.2)
-        assert heights[2**15] == 0, "there were none between"
-        mean = long[long["cpu"] == int(cpu[3:])]["gaps"].mean()
-        assert heights[2**21] == pytest.approx(mean / 0.2)
-
-
 def test_a_core_without_gaps_can_be_drawn() -> None:
-    axes = gaps_drawn(turns({0: 0.0}))
+    axes = MACHINE.figures(made_run(MACHINE, turns({0: 0.0})))["gaps"].axes[0]
     assert [text.get_text() for text in axes.texts] == ["no gap was seen"]

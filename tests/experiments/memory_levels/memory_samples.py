@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -18,7 +17,7 @@ from perflib.experiments.memory_levels.measure import sizes
 from perflib.machine.hardware.tlbs import Tlb
 from perflib.model.finding import Finding
 from perflib.model.run import Run
-from tests.experiments.judged import by_subject
+from tests.experiments.judged import by_subject, made_run
 from tests.experiments.made_once import made_once
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -43,7 +42,7 @@ def machine(
     known = [Tlb(level, "data", (4096,), n, n) for level, n in enumerate(TLB_ENTRIES, start=1)]
     groups = [str(cpu) for cpu in cores]
     shared = [f"{min(cores)}-{max(cores)}"]
-    described = {
+    return {
         "hostname": "simulated",
         "fingerprint": "simulated",
         "caches": [
@@ -59,8 +58,6 @@ def machine(
         "tlbs": [asdict(tlb) for tlb in known] if tlbs else [],
         "cpus": [{"cpu": cpu, "where": f"core {cpu}"} for cpu in cores],
     }
-    plain: dict[str, Any] = json.loads(json.dumps(described))
-    return plain
 
 
 def latency_ns(
@@ -249,11 +246,11 @@ def _visits(
     return np.append(ends, math.inf), np.append(np.tile([False, True], count), False)
 
 
-def in_turns(made: pd.DataFrame, own_bytes: int = 2 * MIB) -> pd.DataFrame:
+def in_turns(made: pd.DataFrame) -> pd.DataFrame:
     """Larger arrays in every third round only, as a run visits them."""
     turn = np.floor(np.log2(made["array_bytes"].to_numpy())).astype(int)
     now = (made["round"].to_numpy() + turn) % 3 == 0
-    seen: pd.DataFrame = made[made["array_bytes"].le(own_bytes) | now]
+    seen: pd.DataFrame = made[made["array_bytes"].le(2 * MIB) | now]
     return seen
 
 
@@ -269,9 +266,8 @@ def page_reach(*, backed: bool, seed: int = 1) -> dict[str, list[list[float]]]:
 
 def run_of(table: pd.DataFrame, provenance: Mapping[str, Any] | None = None, **params: Any) -> Run:
     """A run with these samples, on the simulated machine unless its provenance says otherwise."""
-    made = experiment.Params.make(params).model_dump(mode="json")
-    known = {"machine": machine()} if provenance is None else dict(provenance)
-    return Run("r", "memory_levels", made, table, known)
+    known = {"machine": machine()} if provenance is None else provenance
+    return made_run(experiment, table, known, **params)
 
 
 def findings(table: pd.DataFrame, **more: Any) -> dict[str, Finding]:

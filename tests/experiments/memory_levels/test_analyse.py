@@ -121,10 +121,13 @@ def test_a_level_at_the_tlbs_reach_names_it() -> None:
     ],
 )
 def test_arrays_that_do_not_reach_say_nothing(sizes: tuple[int, ...], name: str, why: str) -> None:
-    found = findings(samples(array_bytes=sizes))
+    made = samples(array_bytes=sizes)
+    found = findings(made)
     assert found[name].verdict == "inconclusive"
     assert code(found[name]) == why
     assert found["L2"].verdict == "supported"
+    levels = tables(run_of(made))["levels"]()
+    assert levels["level"][levels["latency_ns"].isna()].tolist() == ["L1d"] * (name == "L1d")
 
 
 def test_too_coarse_sizes_leave_it_open() -> None:

@@ -20,7 +20,6 @@ from perflib.experiments.memory_levels.measure import half_width
 from perflib.experiments.memory_levels.table import MemoryTable, own_bytes
 from perflib.experiments.memory_levels.trials import ArrayConfiguration
 from perflib.framework.brackets import BRACKET_COLUMNS
-from perflib.model.finding import Finding
 from tests.experiments.memory_levels.memory_samples import (
     CACHES,
     KIB,
@@ -48,10 +47,6 @@ def quick(seed: int = 1, **more: Any) -> pd.DataFrame:
 def busy(seed: int = 1, alone: float = 0.6, *, rounds: int = 10, **more: Any) -> pd.DataFrame:
     """The same on a machine whose sibling comes and goes, with larger arrays in turns."""
     return in_turns(beside_sibling(quick(seed, rounds=rounds), alone, seed, **more))
-
-
-def names(found: dict[str, Finding]) -> set[str]:
-    return {name for name, one in found.items() if one.of in (CACHE_SHARED, CAPACITY)}
 
 
 # --- two states ----------------------------------------------------------------------------------
@@ -153,7 +148,7 @@ def test_where_probes_tell_nothing_all_samples_count(alone: float, more: dict[st
     assert table.alone is table
     assert table.probed
     found = findings(made)
-    assert not names(found)
+    assert not [one for one in found.values() if one.of in (CACHE_SHARED, CAPACITY)]
     assert found["L1d"].verdict == "supported"
     assert found["L1d"].reasons[-1].code == "unclassified"
     assert set(experiment.derived(run_of(made))["latency"]()["samples"]) == {"all"}

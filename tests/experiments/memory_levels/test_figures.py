@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
 
 from perflib.experiments.memory_levels import figures, tables
-from perflib.experiments.memory_levels.table import MemoryTable, tlb_reaches
+from perflib.experiments.memory_levels.table import MemoryTable
 from perflib.lab.theme import figures as figures_of
 from tests.experiments.memory_levels.memory_samples import (
     KIB,
@@ -19,24 +18,6 @@ from tests.experiments.memory_levels.memory_samples import (
     samples,
 )
 from tests.experiments.plotted import bars, points
-
-
-def written(axes: Axes) -> str:
-    return "\n".join(text.get_text() for text in axes.texts)
-
-
-def test_ratios_are_those_within_rounds() -> None:
-    table = MemoryTable(samples(), machine())
-    reaches = tlb_reaches(table.machine)
-    figure = figures.ratios(tables.ratios(table), tables.levels(table), reaches)
-    assert [axes.get_ylabel().splitlines()[0] for axes in figure.axes] == [
-        "4 KiB over", "random over", "sequential over",
-    ]  # fmt: skip
-    _, y = points(bars(figure.axes[1])["random / window, 4 KiB pages"])
-    assert y == pytest.approx(table.ratio_curve(("random", "4k"), ("window", "4k"))["ratio"])
-    assert y[-1] > 1.2
-    assert "second-level TLB" in written(figure.axes[1])
-    assert "second-level TLB" not in written(figure.axes[2])
 
 
 @pytest.mark.parametrize(

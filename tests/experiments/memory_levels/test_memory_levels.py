@@ -14,8 +14,6 @@ import pytest
 
 from perflib.experiments.memory_levels import ORDERS, MemoryLevelsParams, experiment, measure
 from perflib.experiments.memory_levels.measure import sizes, warm_loads
-from perflib.experiments.memory_levels.table import MemoryTable
-from perflib.experiments.memory_levels.tables import pairs
 from perflib.experiments.memory_levels.trials import ArrayConfiguration, Trials
 from perflib.framework.brackets import SIBLING_COLUMNS
 from perflib.machine.settings.changes import settings
@@ -24,9 +22,8 @@ from perflib.measure.arrays import SAMPLE, Arrays
 from perflib.measure.pages import backings
 from perflib.measure.pages.backings import why_not, with_pool
 from perflib.model.errors import MeasurementError, UserError
-from perflib.store.run_files import load, runs
-from tests.experiments.commands import command
-from tests.experiments.memory_levels.memory_samples import KIB, MIB, REQUIRED, samples
+from perflib.store.run_files import runs
+from tests.experiments.memory_levels.memory_samples import KIB, MIB
 
 CPUS = sorted(os.sched_getaffinity(0))
 CPU = CPUS[0]
@@ -306,17 +303,12 @@ def test_a_core_that_is_seldom_alone_is_visited_until_it_was() -> None:
     assert wanted["repeat"] == list(range(len(wanted["repeat"])))
 
 
-@pytest.mark.parametrize("share_alone", [0.0, 1.0])
-def test_where_being_alone_cannot_be_told_no_time_is_spent_on_it(share_alone: float) -> None:
-    made = trials(FakeArrays(probes_ns=probes(share_alone)), 1, 0, True)
+@pytest.mark.parametrize(("share_alone", "own"), [(0.0, True), (1.0, True), (0.2, False)])
+def test_no_time_is_spent_in_vain_on_being_alone(share_alone: float, own: bool) -> None:
+    made = trials(FakeArrays(probes_ns=probes(share_alone)), 1, 0, own)
     assert {len(made.take(round_, 0)["repeat"]) for round_ in range(120)} == {2}
     never = [text for text in made.violated if "never seen alone" in text]
     assert len(never) == (share_alone == 0.0)
-
-
-def test_arrays_that_others_share_are_not_repeated() -> None:
-    made = trials(FakeArrays(probes_ns=probes(0.2)), 1, 0, False)
-    assert {len(made.take(round_, 0)["repeat"]) for round_ in range(120)} == {2}
 
 
 def test_some_arrays_are_visited_in_some_rounds() -> None:
@@ -379,26 +371,11 @@ def test_where_nothing_is_ok_the_run_is_kept_and_says_why(monkeypatch: pytest.Mo
 # --- for real ------------------------------------------------------------------------------------
 
 
-def test_a_short_run_from_the_command_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    words = ["-p", "budget_s=0.4", "-p", "largest_mib=1", "-p", "trial_ms=0.05", "-p", "repeats=2"]
-    assert command("run", "memory_levels", *words, "-p", "orders=window,sequential") == 0
-    assert "L1d" in capsys.readouterr().out
-    (entry,) = runs()
-    run = load(entry.id)
+def test_a_short_run() -> None:
+    run = experiment.measure(params(budget_s=0.4))
     assert run.samples["ok"].all()
     assert set(run.samples["order"]) == {"window", "sequential"}
     assert set(run.samples["backing"]) == set(run.provenance["plan"]["backings"])
-    assert run.provenance["kernel"]["kernel"] == "memory_chase"
     assert set(run.samples["cpu"]) == {CPU}
     assert run.samples["core_mhz"].median() > 100  # of one that was pushed aside it is far less
-    drawn = experiment.figures(run)
-    assert "latency" in drawn
-    assert ("ratios" in drawn) == bool(pairs(MemoryTable.of(run).alone))  # none if never alone
-    subjects = {finding.subject for finding in experiment.analyse(run)}
-    assert {"memory", *(["prefetcher"] if "ratios" in drawn else [])} <= subjects
-    path = tmp_path / "mine.csv"
-    samples(rounds=4)[REQUIRED].to_csv(path, index=False)
-    assert command("analyse", "memory_levels", "--samples", str(path)) == 0
-    assert "memory" in capsys.readouterr().out
+    assert "memory" in {finding.subject for finding in experiment.analyse(run)}

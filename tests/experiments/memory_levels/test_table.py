@@ -86,11 +86,3 @@ def test_parts_of_the_curve() -> None:
 )
 def test_order_in_which_levels_are_looked_for(orders: list[str], expected: str) -> None:
     assert primary(orders, ["thp", "4k"]) == (expected, "4k")
-
-
-def test_repeats_above_their_minimum() -> None:
-    made = samples(noise=0.001, tails=0.0, drift=0.0)
-    made.loc[made["repeat"] > 0, "latency_ns"] *= 1.5
-    frame = tables.repeats(MemoryTable(made, machine()))
-    assert frame["array_bytes"].tolist() == list(SIZES)
-    assert frame["above_percent"].to_numpy(float) == pytest.approx(50, abs=1)

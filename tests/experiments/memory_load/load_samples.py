@@ -18,7 +18,7 @@ from tests.experiments.made_once import made_once
 RATES = (10.0, 40.0, 70.0, 100.0)
 MOST_GB_S = 20.0
 IDLE_NS = 100.0
-REQUIRED = [column.name for column in experiment.columns if column.required]
+NOISE = 0.02
 Curve = Callable[[float], float]
 
 
@@ -38,27 +38,22 @@ def samples(
     curve: Curve = nothing,
     *,
     rounds: int = 24,
-    repeats: int = 4,
     round_s: float = 1.0,
-    noise: float = 0.02,
     bursts: float = 0.3,
     drift: float = 0.2,
     busy: float = 0.0,
     starved: float = 0.0,
     slow: dict[int, float] | None = None,
     cores: int = 2,
-    kinds: tuple[str, ...] = ("read",),
     extra: float = 1.7,
     probes: str = "none",
 ) -> pd.DataFrame:
-    """Rows as ``measure`` makes them.
+    """Rows as ``measure`` makes them; samples scatter with heavy tails, skewed.
 
     Parameters
     ----------
     curve
         Log of what load does to latency, by GB/s.
-    noise
-        Of one sample, with heavy tails (Student's t, 2.5 degrees of freedom), skewed.
     bursts
         The share of time in which all memory is slower, by up to 60 %, in bursts of seconds.
     drift
@@ -81,7 +76,7 @@ def samples(
     if cores > 1:
         trials += [("latency", "cache", 0.0), *(("latency", "memory", rate) for rate in RATES)]
     sets = [str(cpu) for cpu in range(cores)] + ([f"0-{cores - 1}"] if cores > 1 else [])
-    trials += [("bandwidth", streams, kind) for streams in sets for kind in kinds]
+    trials += [("bandwidth", streams, "read") for streams in sets]
     total_s = rounds * round_s
     edges, high = [0.0], [False]
     while edges[-1] < total_s:
@@ -96,10 +91,10 @@ def samples(
             now_s += round_s / len(trials)
             place = int(np.searchsorted(edges, now_s)) - 1
             slowed = heights[place] if bursts and high[place] else 0.0
-            base = drift * now_s / total_s + slowed + 0.3 * noise * generator.standard_normal()
-            for repeat in range(repeats):
-                scatter = noise * generator.standard_t(2.5)
-                scatter += noise * (generator.gamma(1.0) - 1)
+            base = drift * now_s / total_s + slowed + 0.3 * NOISE * generator.standard_normal()
+            for repeat in range(4):
+                scatter = NOISE * generator.standard_t(2.5)
+                scatter += NOISE * (generator.gamma(1.0) - 1)
                 row: dict[str, Any] = {
                     "round": round_, "position": position, "what": what, "cpu": 0,
                     "memory_node": 0, "core_node": 0, "kind": "read", "repeat": repeat,

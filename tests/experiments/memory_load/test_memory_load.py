@@ -272,7 +272,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         return experiment.measure(params(cores=CPUS[:2], budget_s=600.0), progress, stop)
 
 
-def test_a_run_has_every_rate_and_every_set_of_cores(run: Run) -> None:
+def test_a_run_has_every_rate_and_set_of_cores_and_can_be_analysed(run: Run) -> None:
     frame = run.samples
     assert set(frame["what"]) == {"latency", "bandwidth"}
     wanted = {"idle", "cache", "memory"} if len(CPUS) > 1 else {"idle", "memory"}
@@ -281,9 +281,6 @@ def test_a_run_has_every_rate_and_every_set_of_cores(run: Run) -> None:
     bandwidth = frame[frame["what"] == "bandwidth"]
     assert {str(cpu) for cpu in CPUS[:2]} <= set(bandwidth["streams"])
     assert len(run.provenance["kernels"]) == 2
-
-
-def test_a_run_can_be_analysed_and_drawn(run: Run) -> None:
     found = experiment.analyse(run)
     assert {one.of.name for one in found} >= {"latency_rises", "knee"}, "whatever else runs here"
     for one in found:

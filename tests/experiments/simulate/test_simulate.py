@@ -6,11 +6,12 @@ import json
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perflib import experiments
@@ -19,9 +20,9 @@ from perflib.framework.jobs import command_template
 from perflib.instruments.joblog.jobrun import job_argv
 from perflib.instruments.simulators.lines import ACCESSES, FALSE, LINES, TRANSFERS, WRITES
 from perflib.model.finding import Finding
-from perflib.model.run import Run
 from perflib.store.run_files import load
 from tests.cli.calling import call
+from tests.experiments.judged import made_run
 from tests.instruments.simulators.sim_programs import (
     fake_tool,
     needs_qemu,
@@ -57,10 +58,9 @@ def samples(
     return pd.DataFrame(rows, columns=names).assign(position=0, source_file="")
 
 
-def analysed(table: pd.DataFrame, **params: object) -> list[Finding]:
+def analysed(table: pd.DataFrame, **params: Any) -> list[Finding]:
     given = {"geometries": list(dict.fromkeys(table["geometry"])), **params}
-    made = SIMULATE.params(given).model_dump(mode="json")
-    return SIMULATE.analyse(Run("made", "simulate", made, table, {}))
+    return SIMULATE.analyse(made_run(SIMULATE, table, **given))
 
 
 def verdicts(found: list[Finding], claim: str) -> dict[str, str]:
@@ -107,7 +107,7 @@ def test_a_part_that_is_missing_is_left_out() -> None:
 def test_a_program_without_a_miss() -> None:
     table = samples({"here": 1.0})
     table = table[table["counter"] == "instructions"]
-    run = Run("made", "simulate", SIMULATE.params({}).model_dump(mode="json"), table, {})
+    run = made_run(SIMULATE, table)
     assert SIMULATE.analyse(run) == []
     assert all(figure.axes for figure in SIMULATE.figures(run).values())
 
@@ -122,12 +122,12 @@ def test_rounds_that_agree_are_precise() -> None:
 
 
 def line_samples(
-    transfers: int, false: float = 1.0, rounds: int = 4, spread: float = 0.1, seed: int = 1
+    transfers: int, false: float = 1.0, spread: float = 0.1, seed: int = 1
 ) -> pd.DataFrame:
     """Two threads on one line, and a line that hardly moves; the order of threads differs."""
     generator = np.random.default_rng(seed)
     rows = []
-    for round_ in range(rounds):
+    for round_ in range(4):
         off = max(0.0, 1 + spread * generator.standard_t(3))
         many = round(transfers * off)
         rows += [
@@ -179,10 +179,7 @@ def test_a_program_whose_threads_share_nothing() -> None:
     table = line_samples(0)
     table = table[table["symbol"] == ""]
     nothing = table.assign(counter=TRANSFERS, simulated_count=0)
-    run = Run(
-        "made", "simulate", SIMULATE.params({}).model_dump(mode="json"),
-        pd.concat([table, nothing], ignore_index=True), {},
-    )  # fmt: skip
+    run = made_run(SIMULATE, pd.concat([table, nothing], ignore_index=True))
     (found,) = SIMULATE.analyse(run)
     assert found.verdict == "refuted"
     assert SIMULATE.derived(run)["lines"]().empty
@@ -194,8 +191,7 @@ def test_lines_stand_beside_misses() -> None:
     both = pd.concat([misses, line_samples(50_000)], ignore_index=True)
     counters = {one.about["counter"] for one in analysed(both)}
     assert {TRANSFERS, FALSE, "L1i misses", "iTLB misses"} <= counters
-    run = Run("made", "simulate", SIMULATE.params({}).model_dump(mode="json"), both, {})
-    assert set(SIMULATE.figures(run)) == {"misses", "functions", "lines"}
+    assert set(SIMULATE.figures(made_run(SIMULATE, both))) == {"misses", "functions", "lines"}
 
 
 # --- what is asked -------------------------------------------------------------------------------
@@ -204,12 +200,8 @@ def test_lines_stand_beside_misses() -> None:
 @given(
     st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1)
 )
+@example(["awk", "{print}", "{first}", "{{seed}}", "a b", "", "'"])
 def test_a_command_s_words_stay_what_they_are(argv: list[str]) -> None:
-    assert job_argv(command_template(argv), first=3, events=4, seed=5) == argv
-
-
-def test_words_that_look_like_placeholders() -> None:
-    argv = ["awk", "{print}", "{first}", "{{seed}}", "a b", "", "'"]
     assert job_argv(command_template(argv), first=3, events=4, seed=5) == argv
 
 
@@ -283,28 +275,17 @@ def test_the_command_finds_shared_lines(capfd: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        pytest.param(
-            ["--lines", "--", "no-such-program"], "no program 'no-such-program'", marks=needs_qemu
-        ),
-        (["--lines", "-p", "parts=TLBs", "--", "ls"], "parts is given twice"),
-        pytest.param(
-            ["--geometry", "Haswel", "--", "ls"], "did you mean 'Haswell'", marks=needs_valgrind
-        ),
-        pytest.param(
-            ["--geometry", "Haswell", "--", "no-such-program"],
-            "no program 'no-such-program'",
-            marks=needs_valgrind,
-        ),
-        (["-p", "job=command", "--", "ls"], "job is given twice"),
-        (["-p", "part=TLBs", "--", "ls"], "part"),
+        pytest.param("--lines -- no-such-program", "no program 'no-such-", marks=needs_qemu),
+        ("--lines -p parts=TLBs -- ls", "parts is given twice"),
+        pytest.param("--geometry Haswel -- ls", "did you mean 'Haswell'", marks=needs_valgrind),
+        pytest.param("-- no-such-program", "no program 'no-such-program'", marks=needs_valgrind),
+        ("-p job=command -- ls", "job is given twice"),
+        ("-p part=TLBs -- ls", "part"),
     ],
 )
 def test_bad_input_is_a_sentence_and_leaves_nothing(
-    words: list[str],
-    why: str,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    words: str, why: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert call("simulate", *words) == 2
+    assert call("simulate", *words.split()) == 2
     assert why in capfd.readouterr().err
     assert not list(tmp_path.rglob("*.journal"))

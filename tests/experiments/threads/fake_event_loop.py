@@ -24,13 +24,9 @@ SHARE = 0.1  # of the threads' time, that each point costs
 
 
 class FakeLoop:
-    """Stands for `run_alone` and `profile_job`; notes what it was requested.
+    """Stands for `run_alone` and `profile_job`; notes what it was requested."""
 
-    ``cost``: the profile's, as a log ratio. ``off``: the profile's waits beside the reported ones.
-    """
-
-    def __init__(self, *, cost: float = 0.0, off: float = 0.0, noise: float = 0.01) -> None:
-        self.cost, self.off = cost, off
+    def __init__(self, *, noise: float = 0.01) -> None:
         self.requested: list[dict[str, Any]] = []
         self.generator = np.random.default_rng(1)
         self.noise = noise
@@ -41,7 +37,7 @@ class FakeLoop:
     def run_alone(self, argv: Sequence[str], conditions: Any, **options: Any) -> Ran:
         """As `perflib.instruments.threads.record.run_alone`."""
         self.requested.append({"argv": list(argv), "conditions": conditions, **options})
-        text = self.account(argv, 0.0)
+        text = self.account(argv)
         return Ran(0, text, Account.parse(text).duration_s + 0.03, self.problem)
 
     def profile_job(
@@ -51,18 +47,18 @@ class FakeLoop:
         """As `perflib.instruments.threads.record.profile_job`."""
         given = {"backend": backend, "settings": settings, "conditions": conditions, **options}
         self.requested.append({"argv": list(argv), **given})
-        text = self.account(argv, self.cost)
+        text = self.account(argv)
         account = Account.parse(text)
-        made = recording(folder, account, self.off, self.meta)
+        made = recording(folder, account, self.meta)
         return Profiled(0, text, account.duration_s + 0.03, self.problem, made)
 
-    def account(self, argv: Sequence[str], cost: float) -> str:
+    def account(self, argv: Sequence[str]) -> str:
         """What the job would print."""
         said = dict(zip(argv[1::2], argv[2::2], strict=True))
         threads, events = int(said["--threads"]), int(said["--events"])
         points = [one for one in said["--points"].split(",") if one != "none"]
         share = SHARE * len(points) if threads > 1 else 0.0
-        factor = math.exp(cost + self.generator.normal(0, self.noise))
+        factor = math.exp(self.generator.normal(0, self.noise))
         loop_ns = round(events * 1e6 / threads / (1 - share) * factor)
         locks = [
             {
@@ -84,9 +80,7 @@ class FakeLoop:
         return f"a line\n{json.dumps(found)}\n"
 
 
-def recording(
-    folder: Path, account: Account, off: float = 0.0, meta: dict[str, Any] | None = None
-) -> Recording:
+def recording(folder: Path, account: Account, meta: dict[str, Any] | None = None) -> Recording:
     """The main thread prepares, joins and merges; the others wait for each lock, then work."""
     begin, end = account.begin_ns, account.end_ns
     start, stop = begin - PREPARE_NS, end + MERGE_NS
@@ -102,7 +96,7 @@ def recording(
     for i, _ in enumerate(account.per_thread):
         now = begin
         for lock, one in enumerate(account.locks):
-            waited = round(one.waiting_ns / account.threads * (1 + off))
+            waited = round(one.waiting_ns / account.threads)
             asleep = now + 9 * waited // 10  # and then run-queue delay
             intervals.append((now, asleep, 2, 0, -1, lock, -1, -1))
             intervals.append((asleep, now + waited, 1, 0, -1, lock, -1, -1))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from perflib.experiments.threads.table import ThreadTable, removed
@@ -96,11 +95,3 @@ def test_the_network_at_its_ends() -> None:
     several = removed(np.array([[0.31, 0.31], [0.3, 0.0]]), 8)  # rounds side by side
     assert several[0].tolist() == pytest.approx(both, abs=1e-4)
     assert several[1].tolist() == pytest.approx([0.3, 0.0], abs=1e-4)
-
-
-def test_a_version_without_points_predicts_nothing() -> None:
-    table = ThreadTable(samples(versions={"none": ()}, rounds=4))
-    assert table.waits("none") == []
-    assert table.points("none") == []
-    assert table.points_of("none") == {}
-    assert isinstance(table.states(), pd.DataFrame)

@@ -30,7 +30,6 @@ def samples(
     ready: float = 0.0,
     pessimism: float = 1.0,
     noise: float = 0.02,
-    drift: float = 0.2,
     lost: int = 0,
     spill: float = 0.0,
 ) -> pd.DataFrame:
@@ -58,7 +57,7 @@ def samples(
             lost_share = 0.0 if n == 1 else sum(waited.values()) + ready
             time_s = WORK_S / n / (1 - lost_share) * math.exp(generator.normal(0, noise))
             time_s *= 1 - (1 - spill) * waited.get(way.removeprefix("without:"), 0.0)
-            time_s *= (1 + drift * now / 1e3) * math.exp(cost if way == "profiled" else 0.0)
+            time_s *= (1 + 0.2 * now / 1e3) * math.exp(cost if way == "profiled" else 0.0)
             row = {
                 "round": round_, "position": position, "version": version,
                 "configuration": way,

@@ -23,11 +23,9 @@ def trials(
     *,
     rounds: int = 8,
     noise: float = 0.01,
-    drift: float = 0.2,
     others: float = 0.0,
     bias: float = 0.0,
     threads: int = 3,
-    share: float = 0.2,
 ) -> pd.DataFrame:
     """Trials as ``measure`` makes them; noise has heavy tails, which the intervals do not assume.
 
@@ -38,7 +36,7 @@ def trials(
     rows: list[dict[str, Any]] = []
     start_ns = 0
     for round_ in range(rounds):
-        level = 0.5 * (1 + drift * round_ / rounds)
+        level = 0.5 * (1 + 0.2 * round_ / rounds)
         first = next(iter(gains))
         wanted: list[tuple[Key, str, float]] = [(first, "again", 0.0)]
         for target in gains:
@@ -48,7 +46,7 @@ def trials(
             target, way, percent = wanted[place]
             gain = gains[target] * percent / 100 + (bias if way == "virtual" else 0.0)
             time_s = level * (1 - gain / 100) * np.exp(noise * generator.standard_t(4))
-            delay_s = 0.3 * percent / 100 * share * level if way == "virtual" else 0.0
+            delay_s = 0.3 * percent / 100 * 0.2 * level if way == "virtual" else 0.0
             run_queue_s = 0.0
             if generator.random() < others:
                 run_queue_s = time_s * generator.uniform(0.3, 1.0)
@@ -58,7 +56,7 @@ def trials(
                 {
                     "round": round_, "position": position, "target": target.name,
                     "kind": target.kind, "way": way, "speedup_percent": percent,
-                    "job_s": time_s + delay_s, "delay_s": delay_s, "target_s": 2 * share * level,
+                    "job_s": time_s + delay_s, "delay_s": delay_s, "target_s": 0.4 * level,
                     "cpu_s": 2 * level, "run_queue_s": run_queue_s, "samples": 1000,
                     "target_samples": 100, "sections": 100, "threads": threads, "cpus": 2,
                     "ticks": False, "start_ns": start_ns, "ok": True,

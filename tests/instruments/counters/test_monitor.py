@@ -8,12 +8,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -24,7 +22,8 @@ from perflib.instruments.counters.monitor import Monitor, totals
 from perflib.instruments.counters.watched import watch
 from perflib.model.errors import UserError
 from tests.counted import skip_unless_allowed
-from tests.processes import open_files
+from tests.instruments.counters.tables import series_row
+from tests.processes import open_files, soon
 
 FAULTS, CLOCK, SWITCHES = (
     event(name) for name in ("page-faults", "task-clock", "context-switches")
@@ -58,38 +57,25 @@ sys.stdin.readline()
 """
 
 
-class Job:
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.pid = process.pid
-
-    def tell(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-
-    def hear(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-
 @contextmanager
-def job() -> Iterator[Job]:
+def job() -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         [sys.executable, "-c", JOB], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        one = Job(process)
         try:
-            assert one.hear() == "ready"
-            yield one
+            assert hear(process) == "ready\n"
+            yield process
         finally:
             process.kill()
 
 
-def until(true: Callable[[], bool]) -> None:
-    """Wait for what must come; the time limit is that of the test."""
-    while not true():
-        time.sleep(0.005)
+def tell(job: subprocess.Popen[str]) -> None:
+    print(file=job.stdin, flush=True)
+
+
+def hear(job: subprocess.Popen[str]) -> str:
+    assert job.stdout is not None
+    return job.stdout.readline()
 
 
 def all_ran(monitor: Monitor) -> bool:
@@ -105,12 +91,11 @@ def by_event(table: pd.DataFrame) -> dict[tuple[str, str], Any]:
 
 def test_ticks_that_went_by_are_counted() -> None:
     with job() as one:
-        os.kill(one.pid, 0)
         monitor = Monitor(ONE, watch(pid=one.pid), period_s=0.01)
         monitor.start()
-        until(lambda: monitor.samples[0] >= 1)
+        assert soon(lambda: monitor.samples[0] >= 1)
         monitor._follower._plan.start_ns -= 10**9  # type: ignore[union-attr]
-        until(lambda: monitor.samples[1] >= 100)
+        assert soon(lambda: monitor.samples[1] >= 100)
         monitor.stop()
     got, due = monitor.samples
     assert due - got >= 90
@@ -122,10 +107,10 @@ def test_buffers_follow_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower._Buffer, "LEAST_TICKS", 2)
     monkeypatch.setattr(follower, "_READINGS_IN_BUFFER", 1)
     with job() as one, Monitor(ONE, watch(pid=one.pid), period_s=0.01) as monitor:
-        one.tell()
-        until(lambda: monitor.samples[0] >= 7)
-        one.tell()
-        faults = int(one.hear())
+        tell(one)
+        assert soon(lambda: monitor.samples[0] >= 7)
+        tell(one)
+        faults = int(hear(one))
     assert 0 <= by_event(totals(monitor.series()))["a", "page-faults"]["value"] - faults < 100
 
 
@@ -135,11 +120,11 @@ def test_buffers_follow_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_random_order_has_one_set_at_a_time_each_once_a_round() -> None:
     with job() as one:
         with Monitor(SETS, watch(pid=one.pid), period_s=0.01, seed=3) as monitor:
-            one.tell()
+            tell(one)
             # Each set is on for some time in which the job has the core, also under a load.
-            until(lambda: monitor.samples[0] >= 30 and all_ran(monitor))
-            one.tell()
-            faults = int(one.hear())
+            assert soon(lambda: monitor.samples[0] >= 30 and all_ran(monitor))
+            tell(one)
+            faults = int(hear(one))
         series = monitor.series()
     per_tick = series.groupby("time_ns")["set"].unique()
     assert (per_tick.str.len() == 1).all()
@@ -170,8 +155,8 @@ def test_what_cannot_be_counted_is_one_row_and_the_rest_goes_on() -> None:
         "c": [event("cycles"), CLOCK],
     }
     with job() as one, Monitor(sets, watch(pid=one.pid), period_s=0.01) as monitor:
-        one.tell()
-        until(lambda: monitor.samples[0] >= 4)
+        tell(one)
+        assert soon(lambda: monitor.samples[0] >= 4)
     series = monitor.series()
     assert list(series[series["event"] == "odd"]["status"]) == ["absent: why"]
     assert len(series[series["event"] == "no-such-event"]) == 1
@@ -249,7 +234,7 @@ def test_no_descriptor_and_no_thread_is_left() -> None:
     with job() as one:
         for _ in range(3):
             with Monitor(SETS, watch(pid=one.pid), period_s=0.01) as monitor:
-                until(lambda now=monitor: now.samples[0] >= 1)  # type: ignore[misc]
+                assert soon(lambda now=monitor: now.samples[0] >= 1)  # type: ignore[misc]
     assert (open_files(), threading.active_count()) == (files, threads)
 
 
@@ -290,7 +275,7 @@ def test_a_counter_that_fails_ends_it_and_says_so() -> None:
     with job() as one:
         monitor = Monitor({"a": [FAULTS]}, watch(pid=one.pid), period_s=0.01)
         monitor.start()
-        until(lambda: monitor.samples[0] >= 1)
+        assert soon(lambda: monitor.samples[0] >= 1)
         counter = int(monitor._counting[0].counters[0, 0])
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, counter)  # no counter any more: reading it fails
@@ -304,32 +289,12 @@ def test_a_counter_that_fails_ends_it_and_says_so() -> None:
 # --- totals --------------------------------------------------------------------------------------
 
 
-def slices(values: list[float], *, running: float = 1e7, missed: float = 0.0) -> pd.DataFrame:
-    """A set that was on in every second of twice as many slices."""
-    rows = []
-    for tick in range(2 * len(values)):
-        name = "a" if tick % 2 == 0 else "b"
-        value = values[tick // 2]
-        rows.append(
-            {
-                "time_ns": tick, "elapsed_ns": 1e7, "set": name, "event": "loads",
-                "value": value if running else np.nan, "enabled_ns": 1e7, "running_ns": running,
-                "scaled": value, "scaled_error": 0.0, "clock_ns": 1e7, "missed": missed,
-                "status": "counted" if running else "not counted",
-            }
-        )  # fmt: skip
-    return pd.DataFrame(rows)
-
-
 def test_totals_scale_to_the_time_that_the_program_ran() -> None:
-    row = by_event(totals(slices([100, 110, 90])))["a", "loads"]
+    """Two sets, each of which was on in every second slice."""
+    values = [100, 7, 110, 7, 90, 7]
+    rows = [series_row(tick, "ab"[tick % 2], "loads", one) for tick, one in enumerate(values)]
+    row = by_event(totals(pd.DataFrame(rows)))["a", "loads"]
     assert (row["value"], row["scaled"], row["status"]) == (300, 600, "scaled")
     assert row["scaled_error"] == pytest.approx(math.sqrt(0.5 * 3 * (100 + 400) / 4) * 2)
     assert row["samples"] == 3
     assert row["collected_percent"] == 100
-
-
-def test_totals_of_a_window() -> None:
-    series = slices([100, 100, 500, 500])
-    late = by_event(totals(series[series["time_ns"] >= 4]))["a", "loads"]
-    assert late["scaled"] == 2000

@@ -27,25 +27,7 @@ from perflib.instruments.counters.sets import (
     sets,
 )
 from perflib.model.errors import UserError
-
-
-def counts(**values: float | tuple[float, float]) -> pd.DataFrame:
-    """Rows of one set: each event's count, or count and uncertainty."""
-    rows = []
-    for name, value in values.items():
-        count, error = value if isinstance(value, tuple) else (value, 0.0)
-        status = "scaled" if error else "counted"
-        status = status if math.isfinite(count) else "absent: no such counter"
-        rows.append(
-            {
-                "event": name.replace("_", "-"),
-                "set": "mine",
-                "scaled": count,
-                "scaled_error": error,
-                "status": status,
-            }
-        )
-    return pd.DataFrame(rows)
+from tests.instruments.counters.tables import counts, series_row
 
 
 def by_ratio(table: pd.DataFrame) -> Mapping[str, Any]:
@@ -73,11 +55,6 @@ def test_a_set_has_names_that_are_known_and_fits_a_processor(name: str) -> None:
         assert len(programmed) <= (counters if one.by_processor else 4), pmu
     if one.by_processor:
         assert len(names_here(name, "zen4")) <= 6
-
-
-def test_an_unknown_set_names_the_nearest() -> None:
-    with pytest.raises(UserError, match="did you mean 'branches'"):
-        events_of("branchs")
 
 
 def test_a_name_without_an_encoding_becomes_a_row() -> None:
@@ -110,31 +87,32 @@ def test_every_set_can_be_asked_for_on_every_machine(name: str) -> None:
 
 
 def test_a_ratio_by_hand() -> None:
-    made = by_ratio(ratio_table(counts(instructions=(300, 30), cycles=(200, 10))))
-    row = made["instructions-per-cycle"]
+    table = counts({"instructions": 300, "cycles": 200}, error=0.1)
+    table.loc[1, "scaled_error"] = 10.0
+    row = by_ratio(ratio_table(table))["instructions-per-cycle"]
     assert row["value"] == pytest.approx(1.5)
     assert row["error"] == pytest.approx(1.5 * math.hypot(0.1, 0.05))
     assert (row["set"], row["status"]) == ("mine", "scaled")
 
 
 def test_a_missing_counter_is_a_row_that_says_so() -> None:
-    made = by_ratio(ratio_table(counts(instructions=100, cycles=math.nan)))
-    row = made["instructions-per-cycle"]
+    table = counts({"instructions": 100, "cycles": math.nan})
+    table.loc[1, "status"] = "absent: no such counter"
+    row = by_ratio(ratio_table(table))["instructions-per-cycle"]
     assert math.isnan(row["value"])
     assert row["status"] == "needs cycles: absent: no such counter"
 
 
 def test_a_zero_below_is_no_number() -> None:
-    row = by_ratio(ratio_table(counts(branch_misses=1, branches=0)))["mispredictions-per-branch"]
+    table = ratio_table(counts({"branch-misses": 1, "branches": 0}))
+    row = by_ratio(table)["mispredictions-per-branch"]
     assert math.isnan(row["value"])
     assert row["status"] == "branches is zero"
 
 
 def test_counts_of_two_sets_or_domains_are_not_mixed() -> None:
-    table = counts(instructions=100, cycles=100)
-    table.loc[1, "set"] = "other"
-    assert ratio_table(table).empty
-    table = counts(instructions=100, cycles=100)
+    table = counts({"instructions": 100, "cycles": 100})
+    assert ratio_table(table.assign(set=["mine", "other"])).empty
     table["event"] = ["instructions:u", "cycles"]
     assert ratio_table(table).empty
     table["event"] = ["instructions:u", "cycles:u"]
@@ -148,13 +126,7 @@ def test_with_slices_counts_that_rise_together_give_a_sharp_ratio() -> None:
         on = "a" if tick % 2 else "b"
         cycles = generator.uniform(1e6, 9e6)
         for event, value in (("cycles", cycles), ("instructions", 1.5 * cycles)):
-            rows.append(
-                {
-                    "time_ns": tick, "set": on, "event": event, "value": value, "missed": 0.0,
-                    "scaled": value, "enabled_ns": 1e7, "running_ns": 1e7, "clock_ns": 1e7,
-                    "status": "counted",
-                }
-            )  # fmt: skip
+            rows.append(series_row(tick, on, event, value))
     series = pd.DataFrame(rows)
     summed = totals(series)
     apart = ratio_table(summed)
@@ -182,24 +154,14 @@ def test_cores_that_are_shared_count_cores(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_wrong_name_of_a_set() -> None:
+    with pytest.raises(UserError, match="did you mean 'branches'"):
+        events_of("branchs")
     with pytest.raises(UserError, match="did you mean 'topdown'"):
         expand("topdwn")
     assert expand("memory") == ["memory"]
 
 
 # --- the monitor's tables ------------------------------------------------------------------------
-
-
-def rows_of(names: pd.Series[Any], values: pd.Series[Any]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "event": names.to_numpy(),
-            "set": "",
-            "scaled": values.to_numpy(),
-            "scaled_error": 0.0,
-            "status": "counted",
-        }
-    )
 
 
 def test_one_call_gives_the_table_of_the_source() -> None:
@@ -209,7 +171,7 @@ def test_one_call_gives_the_table_of_the_source() -> None:
     taken = plain["quantity"] == "BR_TP"
     plain.loc[taken, "quantity"] = "branches-taken"
     plain.loc[taken, "value"] += printed["BR_TM"]
-    made = monitor_table(rows_of(plain["quantity"], plain["value"]))
+    made = monitor_table(counts(dict(zip(plain["quantity"], plain["value"], strict=True))))
     assert set(printed) <= set(made.index)
     for quantity, value in printed.items():
         places = 10 ** -len(str(value).partition(".")[2])  # as it is printed
@@ -218,8 +180,9 @@ def test_one_call_gives_the_table_of_the_source() -> None:
 
 def test_several_runs_stand_beside_each_other() -> None:
     table = published("perfctr_three_jobs")
-    runs = {name: rows_of(table["counter"], table[name]) for name in ("run_420s", "run_540s")}
-    made = monitor_table(runs)
+    names = ("run_420s", "run_540s")
+    runs = {name: dict(zip(table["counter"], table[name], strict=True)) for name in names}
+    made = monitor_table({name: counts(run) for name, run in runs.items()})
     change = made["run_540s, change %"]
     assert change["CYC"] == pytest.approx(30.6, abs=0.05)
     assert abs(change["TOT"]) < 0.05

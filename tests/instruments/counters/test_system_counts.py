@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,10 @@ def softirqs(*rows: tuple[int, ...], cpus: tuple[int, ...] = (0, 1)) -> str:
     return "\n".join(lines)
 
 
+def schedstat(*delays: int) -> str:
+    return "\n".join(f"cpu{cpu} 0 0 0 0 0 0 900 {delay} 3" for cpu, delay in enumerate(delays))
+
+
 def pressure(some: int, full: int) -> str:
     return "\n".join(
         f"{name} avg10=1.43 avg60=1.91 avg300=20.26 total={total}"
@@ -59,7 +64,7 @@ def machine(tmp_path: Path) -> Path:
             "cpu1 20 0 2 5 0 0 0 0 0 0\nintr 100 1 2\nctxt 55\nprocesses 9",
             "proc/softirqs": softirqs((100, 200), (10, 20)),
             "proc/schedstat": "version 15\ntimestamp 1\n"
-            "cpu0 0 0 0 0 0 0 900 1000 3\ndomain0 3 1 2\ncpu1 0 0 0 0 0 0 900 2000 3",
+            + schedstat(1000, 2000).replace("\n", "\ndomain0 3 1 2\n"),
             "proc/vmstat": "pgfault 5000\npgmajfault 3\npgfault_other 7",
             f"{GROUP}/cgroup.procs": "",
             f"{GROUP}/cpu.stat": "usage_usec 10\nnr_throttled 2\nthrottled_usec 300",
@@ -82,12 +87,8 @@ def test_names_are_no_events_and_sets_name_counts() -> None:
     assert not set(SYSTEM_SETS) & (set(sets()) | known | set(SYSTEM_COUNTS))
     for members in SYSTEM_SETS.values():
         assert set(members) <= set(SYSTEM_COUNTS)
-    assert {count.scope for count in SYSTEM_COUNTS.values()} == {
-        "machine",
-        "cpu",
-        "process",
-        "cgroup",
-    }
+    scopes = {count.scope for count in SYSTEM_COUNTS.values()}
+    assert scopes == {"machine", "cpu", "process", "cgroup"}
     assert all(count.help for count in SYSTEM_COUNTS.values())
 
 
@@ -97,17 +98,10 @@ def test_counts_begin_at_zero_and_are_those_of_the_files(machine: Path) -> None:
     with SystemCounts(wanted, root=machine) as counts:
         assert set(by_name(counts).values()) == {0}
         change(machine, "proc/pressure/memory", pressure(1100, 507))
-        change(
-            machine,
-            "proc/stat",
-            "cpu  36 0 3 9 0 0 0 7 0 0\ncpu0 13 0 1 4 0 0 0 7 0 0\nctxt 60\nprocesses 9",
-        )
+        stat = "cpu  36 0 3 9 0 0 0 7 0 0\ncpu0 13 0 1 4 0 0 0 7 0 0\nctxt 60\nprocesses 9"
+        change(machine, "proc/stat", stat)
         change(machine, "proc/softirqs", softirqs((101, 203), (15, 20)))
-        change(
-            machine,
-            "proc/schedstat",
-            "cpu0 0 0 0 0 0 0 900 1005 3\ncpu1 0 0 0 0 0 0 900 2001 3",
-        )
+        change(machine, "proc/schedstat", schedstat(1005, 2001))
         change(machine, "proc/vmstat", "pgfault_other 99\npgfault 5007")
         assert by_name(counts) == {
             ("pressure-memory-full", -1): 7,
@@ -128,15 +122,11 @@ def test_a_cpu_that_goes_and_comes_back(machine: Path) -> None:
     ):
         apart.read()
         change(machine, "proc/softirqs", softirqs((110,), (10,), cpus=(0,)))
-        change(machine, "proc/schedstat", "cpu0 0 0 0 0 0 0 900 1001 3")
+        change(machine, "proc/schedstat", schedstat(1001))
         assert apart.read().tolist() == [10, MISSING, 1, MISSING]
         assert together.read().tolist() == [10, 1]
         change(machine, "proc/softirqs", softirqs((110, 205), (10, 20)))
-        change(
-            machine,
-            "proc/schedstat",
-            "cpu0 0 0 0 0 0 0 900 1001 3\ncpu1 0 0 0 0 0 0 900 2005 3",
-        )
+        change(machine, "proc/schedstat", schedstat(1001, 2005))
         assert apart.read().tolist() == [10, 5, 1, 5]
         assert together.read().tolist() == [15, 6]
 
@@ -214,12 +204,6 @@ def process(
     trees.write(root, files)
 
 
-def end(root: Path, pid: int, tid: int) -> None:
-    for path in sorted((root / f"proc/{pid}/task/{tid}").glob("*")):
-        path.unlink()
-    (root / f"proc/{pid}/task/{tid}").rmdir()
-
-
 TASK = ["task-run-queue-delay", "task-switches-voluntary", "task-minor-faults"]
 
 
@@ -229,7 +213,7 @@ def test_threads_that_come_and_end_keep_what_they_had(tmp_path: Path) -> None:
         assert counts.read().tolist() == [0, 0, 0]
         process(tmp_path, 50, (1004, 0), {50: 11, 51: 105, 52: 7})
         assert counts.read().tolist() == [13, 13, 4]
-        end(tmp_path, 50, 51)
+        shutil.rmtree(tmp_path / "proc/50/task/51")
         assert counts.read().tolist() == [13, 13, 4]
         process(tmp_path, 50, (1004, 0), {50: 11, 51: 2, 52: 7})  # the number, used again
         assert counts.read().tolist() == [15, 15, 4]
@@ -246,8 +230,7 @@ def test_a_child_that_was_waited_for_is_counted_once(tmp_path: Path) -> None:
         process(tmp_path, 61, (7, 0), {61: 1})
         assert counts.read().tolist() == [2, 2, 27]
         for pid in (60, 61):
-            end(tmp_path, pid, pid)
-            (tmp_path / f"proc/{pid}/stat").unlink()
+            shutil.rmtree(tmp_path / f"proc/{pid}")
         process(tmp_path, 50, (1000, 530), {50: 10})
         assert counts.read().tolist() == [2, 2, 30]
 

@@ -33,21 +33,10 @@ from perflib.instruments.counters.topdown import (
     table_of,
 )
 from tests.instruments.counters.libpfm import needs_libpfm
+from tests.instruments.counters.tables import counts, series_row
 
 RECORDED = tomllib.loads((Path(__file__).parents[2] / "data/topdown/recorded.toml").read_text())
 GENERATIONS = [name for name in models() if name != "registers"]
-
-
-def counts(values: Mapping[str, float], error: float = 0.0, **sets: str) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "event": list(values),
-            "set": [sets.get(name.replace("-", "_"), "mine") for name in values],
-            "scaled": list(values.values()),
-            "scaled_error": [error * value for value in values.values()],
-            "status": "scaled" if error else "counted",
-        }
-    )
 
 
 def by_name(table: pd.DataFrame, column: str = "value") -> dict[str, Any]:
@@ -260,8 +249,14 @@ def test_errors_of_independent_counts() -> None:
     assert (table["error"] > 0).sum() >= 12
 
 
-def noisy_series(name: str, generator: np.random.Generator, slices: int = 120) -> pd.DataFrame:
-    """A program of two phases, in bursts, counted by rotating sets: gamma noise, not normal."""
+def noisy_series(
+    name: str, generator: np.random.Generator
+) -> tuple[pd.DataFrame, dict[str, float]]:
+    """A program of two phases, in bursts, counted by rotating sets; and all that it did.
+
+    The noise is gamma, not normal.
+    """
+    slices = 120
     pmu = models()[name].processors[0]
     parts = expand("topdown", pmu)
     # the phases make different work, and each slice its own amount of it
@@ -279,30 +274,18 @@ def noisy_series(name: str, generator: np.random.Generator, slices: int = 120) -
         for one, value in made.items():
             truth[one] = truth.get(one, 0.0) + value
         part = parts[order[tick]]
-        rows += [
-            {
-                "time_ns": tick, "set": part, "event": one, "value": float(round(made[one])),
-                "missed": 0.0, "scaled": made[one], "enabled_ns": 1e7, "running_ns": 1e7,
-                "clock_ns": 1e7, "status": "counted",
-            }
-            for one in names_here(part, pmu)
-        ]  # fmt: skip
-    series = pd.DataFrame(rows)
-    series.attrs["truth"] = truth
-    return series
-
-
-RUNS = 12
+        rows += [series_row(tick, part, one, round(made[one])) for one in names_here(part, pmu)]
+    return pd.DataFrame(rows), truth
 
 
 @functools.cache
-def _simulated(name: str, runs: int) -> pd.DataFrame:
+def _simulated(name: str) -> pd.DataFrame:
     generator = np.random.default_rng(20)
     rows = []
-    for _ in range(runs):
-        series = noisy_series(name, generator)
+    for _ in range(12):
+        series, counted = noisy_series(name, generator)
         pmu = models()[name].processors[0]
-        truth = by_name(table_of(counts(series.attrs["truth"]), pmu))
+        truth = by_name(table_of(counts(counted), pmu))
         summed = totals(series)
         for kind, table in (
             ("together", table_of(summed, pmu, series)),
@@ -317,7 +300,7 @@ def _simulated(name: str, runs: int) -> pd.DataFrame:
 @pytest.mark.parametrize("name", [pytest.param("skx", marks=pytest.mark.slow), "zen4"])
 def test_multiplexed_counts_give_metrics_within_their_uncertainty(name: str) -> None:
     """Two standard errors hold the truth in about 95 of 100 runs, of metrics of one set."""
-    runs = _simulated(name, RUNS)
+    runs = _simulated(name)
     level1 = runs[
         (runs["kind"] == "together") & runs["metric"].isin(["retiring", "frontend-bound"])
     ]
@@ -329,7 +312,7 @@ def test_multiplexed_counts_give_metrics_within_their_uncertainty(name: str) -> 
 
 
 def test_counts_of_one_set_together_are_surer_than_apart() -> None:
-    runs = _simulated("zen4", RUNS)
+    runs = _simulated("zen4")
     retiring = runs[runs["metric"] == "retiring"].groupby("kind")["error"].median()
     assert retiring["together"] < retiring["apart"]
 

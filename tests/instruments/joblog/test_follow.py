@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import inotify_simple
 import pytest
@@ -154,20 +155,16 @@ def test_what_is_no_log(tmp_path: Path) -> None:
 
 
 def test_log_that_may_not_be_read(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> int:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(os, "open", refuse)
+    refused = PermissionError(errno.EACCES, "Permission denied")
+    monkeypatch.setattr(os, "open", Mock(side_effect=refused))
     with pytest.raises(UserError, match="cannot be read: Permission denied"):
         LogFollower(log)
 
 
 def test_log_that_fails_while_read(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> bytes:
-        raise OSError(errno.EIO, "Input/output error")
-
+    failed = OSError(errno.EIO, "Input/output error")
     with LogFollower(log, timeout_s=30) as follower:
-        monkeypatch.setattr(os, "pread", fail)
+        monkeypatch.setattr(os, "pread", Mock(side_effect=failed))
         with pytest.raises(MeasurementError, match="cannot be read any more: Input/output error"):
             rest(follower)
 
@@ -231,13 +228,10 @@ def test_a_job_without_newline_is_read_and_costs_no_waiting(
 def test_without_inotify_the_log_is_looked_at(
     log: Path, monkeypatch: pytest.MonkeyPatch, method: str, number: int, words: str
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
-
     class Watcher(inotify_simple.INotify):  # type: ignore[misc]
         pass
 
-    setattr(Watcher, method, refuse)
+    setattr(Watcher, method, Mock(side_effect=OSError(number, os.strerror(number))))
     monkeypatch.setattr(inotify_simple, "INotify", Watcher)
     with LogFollower(log, timeout_s=30) as follower:
         threading.Timer(0.1, append, (log, b"new\n")).start()

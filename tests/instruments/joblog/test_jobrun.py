@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -105,10 +106,8 @@ def test_lines_read_at_once_are_a_problem() -> None:
 
 
 def test_no_terminal_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> tuple[int, int]:
-        raise OSError(2, "No such file or directory")
-
-    monkeypatch.setattr(os, "openpty", refuse)
+    refused = OSError(2, "No such file or directory")
+    monkeypatch.setattr(os, "openpty", Mock(side_effect=refused))
     with pytest.raises(MeasurementError, match="/dev/pts"):
         run("pass")
 

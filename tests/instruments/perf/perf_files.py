@@ -45,11 +45,8 @@ def sample(
     chain: Sequence[int] = (),
     counts: Sequence[int] = (),
     raw: bytes = b"",
-    after: bytes = b"",
 ) -> bytes:
-    has = event.sample_type
-    body = b""
-    for bit, value in (
+    fields = (
         (IDENTIFIER, struct.pack("<Q", id_)),
         (IP, struct.pack("<Q", 0x1234)),
         (TID, struct.pack("<ii", pid, tid)),
@@ -62,9 +59,8 @@ def sample(
         (READ, _read(event.read_format, counts)),
         (CALLCHAIN, struct.pack(f"<Q{len(chain)}Q", len(chain), *chain)),
         (RAW, struct.pack("<I", len(raw)) + raw),
-    ):
-        body += value if has & bit else b""
-    return record(9, body + after)
+    )
+    return record(9, b"".join(value for bit, value in fields if event.sample_type & bit))
 
 
 def _read(format_: int, counts: Sequence[int]) -> bytes:
@@ -84,17 +80,15 @@ def trailer(
 ) -> bytes:
     if not event.sample_id_all:
         return b""
-    body = b""
-    for bit, value in (
+    fields = (
         (TID, struct.pack("<ii", pid, tid)),
         (TIME, struct.pack("<q", time_ns)),
         (ID, struct.pack("<Q", id_)),
         (STREAM_ID, struct.pack("<Q", 99)),
         (CPU, struct.pack("<ii", cpu, 0)),
         (IDENTIFIER, struct.pack("<Q", id_)),
-    ):
-        body += value if event.sample_type & bit else b""
-    return body
+    )
+    return b"".join(value for bit, value in fields if event.sample_type & bit)
 
 
 def _name(name: bytes) -> bytes:
@@ -125,10 +119,9 @@ def mmap2(
     address: int,
     size: int,
     offset: int = 0,
-    prot: int = 5,
     time_ns: int = 0,
 ) -> bytes:
-    body = struct.pack("<iiQQQ24xII", pid, pid, address, size, offset, prot, 2) + _name(name)
+    body = struct.pack("<iiQQQ24xII", pid, pid, address, size, offset, 5, 2) + _name(name)
     return record(10, body + trailer(event, event.ids[0], time_ns=time_ns, pid=pid, tid=pid))
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -29,9 +30,8 @@ from tests.instruments.perf.perf_files import (
     perf_file,
     sample,
 )
-from tests.processes import is_gone, open_files
-
-TOP = Path(__file__).parents[3]
+from tests.processes import is_gone, open_files, soon
+from tests.users import ORDINARY, as_ordinary, needs_two_users
 
 
 def _perf_cannot() -> str:
@@ -66,25 +66,17 @@ def job() -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def cpu_time_s(pid: int) -> float:
+def cpu_time_s(pid: int | None) -> float:
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def work(recorder: Recorder, seconds: float) -> None:
-    """Until the job has had that much of a core, which others may want too."""
-    assert recorder._pid is not None
-    begin_s = cpu_time_s(recorder._pid)
-    time.sleep(seconds)
-    while cpu_time_s(recorder._pid) - begin_s < min(seconds, 0.03):
-        time.sleep(0.01)
-
-
 def switched(recorder: Recorder, seconds: float = 0.05) -> tuple[int, int]:
     """Before what the first sample, and after what the last one cannot have been taken."""
-    before_ns = time.monotonic_ns()
+    before_ns, begin_s = time.monotonic_ns(), cpu_time_s(recorder._pid)
     assert before_ns < recorder.enable()
-    work(recorder, seconds)
+    time.sleep(seconds)  # and until the job has had a core, which others may want too
+    assert soon(lambda: cpu_time_s(recorder._pid) - begin_s >= min(seconds, 0.03))
     return before_ns, recorder.disable()
 
 
@@ -143,13 +135,11 @@ burn(60_000)
     with subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0
     ) as parent:
-        assert parent.stdin is not None
         assert parent.stdout is not None
         try:
             before = int(parent.stdout.readline().split()[1])
             with Recorder(parent.pid, folder=tmp_path, event="cpu-clock") as recorder:
-                parent.stdin.write("\n")
-                parent.stdin.flush()
+                print(file=parent.stdin, flush=True)
                 after = int(parent.stdout.readline())
                 switched(recorder, 0.2)
         finally:
@@ -186,8 +176,7 @@ def test_lost_samples_are_counted(job: subprocess.Popen[str], tmp_path: Path) ->
         recorder.enable()
         os.kill(perf_of(recorder), signal.SIGSTOP)  # nobody empties the buffers
         begun_s = cpu_time_s(job.pid)
-        while cpu_time_s(job.pid) < begun_s + needed_s:
-            time.sleep(0.01)
+        assert soon(lambda: cpu_time_s(job.pid) >= begun_s + needed_s)
         os.kill(perf_of(recorder), signal.SIGCONT)
         recorder.disable()
     assert recorder.times()[1] > 0
@@ -219,20 +208,12 @@ def test_losses_that_are_noted_twice_count_once(
 
 
 @needs_perf
-def test_process_that_ends_while_recorded(tmp_path: Path) -> None:
-    def until_noticed() -> None:
-        while True:
-            recorder.disable()
-            time.sleep(0.01)
-
-    with (
-        subprocess.Popen([sys.executable, "-c", f"{BURN}\nburn(60_000)"]) as process,
-        Recorder(process.pid, folder=tmp_path, event="cpu-clock") as recorder,
-    ):
+def test_process_that_ends_while_recorded(job: subprocess.Popen[str], tmp_path: Path) -> None:
+    with Recorder(job.pid, folder=tmp_path, event="cpu-clock") as recorder:
         switched(recorder)
-        process.kill()
-        with pytest.raises(ProcessGoneError, match=f"process {process.pid} has ended"):
-            until_noticed()
+        job.kill()
+        with pytest.raises(ProcessGoneError, match=f"process {job.pid} has ended"):
+            soon(lambda: recorder.disable() == 0)  # until it is noticed
     assert len(recorder.times()[0]) > 0
 
 
@@ -304,42 +285,17 @@ for pid in (int(sys.argv[1]), os.getpid()):
 """
 
 
-def as_nobody(pid: int, folder: Path) -> list[str]:
-    """What recordings of a process, and of its own, report to a user without rights.
-
-    That user may read files, to find this Python.
-    """
-    argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set"]
-    argv += ["-all,+dac_read_search", "--inh-caps=-all,+dac_read_search"]
-    argv += ["--ambient-caps=-all,+dac_read_search"]
-    own = folder / "own"
-    own.mkdir()
-    os.chown(own, 65534, 65534)
-    argv += [sys.executable, "-c", AS_USER, str(pid), str(own)]
-    environment = os.environ | {"PERFLIB_CACHE": str(own / "cache")}  # kernels of the user's own
-    done = subprocess.run(
-        argv, capture_output=True, text=True, check=False, cwd=TOP, env=environment
-    )
-    if done.returncode and "setpriv" in done.stderr:
-        pytest.skip(f"no other user can be had here: {done.stderr.strip()}")
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
-only_root = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("setpriv") is None,
-    reason="only root may become another user, with setpriv",
-)
-
-
 @needs_perf
-@only_root
-def test_user_may_record_the_user_code_of_an_own_process_only(
-    job: subprocess.Popen[str], tmp_path: Path
-) -> None:
-    anothers, own = as_nobody(job.pid, tmp_path)
+def test_user_may_record_the_user_code_of_an_own_process_only(job: subprocess.Popen[str]) -> None:
+    needs_two_users()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chown(folder, ORDINARY, ORDINARY)
+        argv = as_ordinary([sys.executable, "-c", AS_USER, str(job.pid), folder])
+        environment = os.environ | {"PERFLIB_CACHE": f"{folder}/cache"}  # kernels of the user's own
+        said = subprocess.check_output(argv, text=True, cwd=folder, env=environment)
+    anothers, own = said.splitlines()
     assert anothers.startswith("PerfUnavailableError")
-    assert "it belongs to user 0, this is user 65534" in anothers
+    assert f"it belongs to user 0, this is user {ORDINARY}" in anothers
     if (integer("/proc/sys/kernel/perf_event_paranoid") or 0) != 2:
         pytest.skip("kernel.perf_event_paranoid is not 2 here")
     assert own.startswith(("True cpu-clock:u", "True cycles:u"))
@@ -518,10 +474,8 @@ def test_the_reading_thread_gets_back_what_it_had() -> None:
 
 
 def test_without_permission_the_thread_stays_ordinary(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
     before = state()
-    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    refused = PermissionError(1, "Operation not permitted")
+    monkeypatch.setattr(os, "sched_setscheduler", Mock(side_effect=refused))
     with prompt(os.getpid()):
         assert state() == before

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
 import pytest
 
 from perflib.instruments.perf.script import StackReader, read
 from perflib.model.errors import UserError
 from tests.instruments.perf.perf_texts import NAMES, RECORDED
+from tests.instruments.profile.tables import TYPES, sample
 
 SAMPLE = (
     "kv 12/13 [001] 1.000002003: 25 cycles:u: \n\t401136 f+0x4 (/bin/kv)\n\t2 main (/bin/kv)\n\n"
@@ -24,45 +23,12 @@ def written(folder: Path, text: str | bytes) -> Path:
     return path
 
 
-def plain(samples: pd.DataFrame) -> Any:
-    strings = samples.select_dtypes("category").columns
-    rows: Any = samples.astype(dict.fromkeys(strings, object)).to_dict("records")
-    return rows
-
-
 def test_the_table_and_its_types(tmp_path: Path) -> None:
     samples = read(written(tmp_path, SAMPLE)).samples
-    assert plain(samples) == [
-        {
-            "time_ns": 1_000_002_003,
-            "cpu": 1,
-            "pid": 12,
-            "tid": 13,
-            "comm": "kv",
-            "event": "cycles:u",
-            "period": 25,
-            "ip": 0x401136,
-            "symbol": "f",
-            "offset": 4,
-            "object": "/bin/kv",
-            "stack": "main;f",
-        }
-    ]
-    kinds = {name: str(kind) for name, kind in samples.dtypes.items()}
-    assert kinds == {
-        "time_ns": "int64",
-        "cpu": "int32",
-        "pid": "int32",
-        "tid": "int32",
-        "comm": "category",
-        "event": "category",
-        "period": "int64",
-        "ip": "uint64",
-        "symbol": "category",
-        "offset": "int64",
-        "object": "category",
-        "stack": "category",
-    }
+    row = sample("main;f", time_ns=1_000_002_003, cpu=1, pid=12, tid=13, comm="kv", period=25)
+    row |= {"event": "cycles:u", "ip": 0x401136, "offset": 4, "object": "/bin/kv"}
+    assert samples.to_dict("records") == [row]
+    assert {name: str(kind) for name, kind in samples.dtypes.items()} == TYPES
 
 
 @pytest.mark.parametrize("begin", ["#", "\t", "x"])

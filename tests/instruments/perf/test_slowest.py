@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
-import numpy as np
 import pytest
 
 from perflib.instruments.joblog.joblog import Begun, JobEvent
@@ -27,7 +28,6 @@ class Pieces:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.scripted = 0
 
     def add(self, number: int, first_ms: int, last_ms: int) -> None:
         (self.folder / f"data.{number:06d}").write_text(f"{first_ms} {last_ms}")
@@ -37,7 +37,6 @@ class Pieces:
         return sorted(self.folder.glob("data.*"))
 
     def script(self, out: Path, *, data: Path, ranges: list[tuple[int, int]]) -> Path:
-        self.scripted += 1
         first, last = map(int, data.read_text().split())
         with out.open("w") as file:
             for ms in range(first, last):
@@ -48,21 +47,16 @@ class Pieces:
         return out
 
 
-def span(_: Slowest, piece: Path) -> tuple[int, int]:
+def span(piece: Path) -> tuple[int, int]:
     first, last = map(int, piece.read_text().split())
     return first * MS, last * MS
 
 
-def event(number: int, begin_ms: int, ms: int) -> JobEvent:
-    return JobEvent(number, begin_ms * MS, (begin_ms + ms) * MS)
-
-
-def follow(
-    keeper: Slowest, pieces: Pieces, events: list[JobEvent], name: str = "", piece_ms: int = 100
-) -> None:
+def follow(keeper: Slowest, pieces: Pieces, events: list[JobEvent], name: str = "") -> None:
     """The events one after the other, and pieces that are read as soon as they are there."""
     keeper._recorder = pieces  # type: ignore[assignment]
-    number = 0
+    keeper._span = span  # type: ignore[method-assign]
+    number, piece_ms = 0, 100
     for one in events:
         keeper.begin(Begun(one.label, one.begin_ns), one_at_a_time=True)
         keeper.end(one, name)
@@ -77,15 +71,9 @@ def follow(
     pieces.add(number, number * piece_ms, (number + 1) * piece_ms)
 
 
-@pytest.fixture(autouse=True)
-def replayed(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    if "for_real" not in request.node.name:
-        monkeypatch.setattr(Slowest, "_span", span)
-
-
 def in_row(times_ms: list[int]) -> list[JobEvent]:
-    begins = np.cumsum([0, *times_ms])
-    return [event(n, int(begins[n]), ms) for n, ms in enumerate(times_ms)]
+    edges = [0, *itertools.accumulate(ms * MS for ms in times_ms)]
+    return [JobEvent(n, *span_) for n, span_ in enumerate(itertools.pairwise(edges))]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -150,13 +138,9 @@ def test_the_jobs_own_timing_counts_more_than_late_lines(tmp_path: Path) -> None
 
 
 def test_a_piece_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
-    class Broken(Pieces):
-        def script(self, out: Path, *, data: Path, ranges: list[tuple[int, int]]) -> Path:
-            del out, data, ranges
-            msg = "perf script could not read it"
-            raise MeasurementError(msg)
-
-    keeper, pieces = Slowest(10, 1000), Broken(tmp_path)
+    keeper, pieces = Slowest(10, 1000), Pieces(tmp_path)
+    broken = MeasurementError("perf script could not read it")
+    pieces.script = Mock(side_effect=broken)  # type: ignore[method-assign]
     follow(keeper, pieces, in_row([5] * 10))
     (problem,) = keeper.finish().problems
     assert problem == "a part of the samples could not be read: perf script could not read it"

@@ -36,8 +36,7 @@ def machine(
         files["proc/sys/kernel/perf_event_paranoid"] = str(paranoid)
     if owner is not None:
         files["proc/77/status"] = f"Name: job\nState: {state} (x)\nUid: {owner} {owner} {owner} 0\n"
-    trees.write(root, files)
-    return root
+    return trees.write(root, files)
 
 
 @pytest.mark.parametrize(

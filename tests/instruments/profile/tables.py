@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-_TYPES = {
+TYPES = {
     "time_ns": "int64",
     "cpu": "int32",
     "pid": "int32",
@@ -44,7 +44,7 @@ def sample(stack: str, **columns: Any) -> dict[str, Any]:
 
 def table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """The rows of ``sample`` as a table with the columns' types."""
-    return pd.DataFrame(list(rows), columns=list(_TYPES)).astype(_TYPES)
+    return pd.DataFrame(list(rows), columns=list(TYPES)).astype(TYPES)
 
 
 def samples_of(stacks: dict[str, int], **columns: Any) -> pd.DataFrame:

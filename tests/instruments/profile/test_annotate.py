@@ -12,7 +12,7 @@ from perflib.instruments.profile import annotate as module
 from perflib.instruments.profile import disassembly
 from perflib.instruments.profile.annotate import annotate
 from perflib.model.errors import UserError
-from tests.instruments.profile.tables import sample, table
+from tests.instruments.profile.tables import TYPES, sample, table
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("gcc") and shutil.which("objdump")),
@@ -71,28 +71,19 @@ def address_of(path: Path, name: str) -> list[int]:
 
 def hits(path: Path, offsets: list[int], at: int = 0, symbol: str = "work") -> pd.DataFrame:
     """Samples at these offsets of a function that began at the address ``at`` in the process."""
-    made = [
-        sample(
-            f"main;{symbol}",
-            offset=offset,
-            ip=at + offset if at else 0,
-            symbol=symbol,
-            object=str(path),
-        )
+    rows = [
+        sample(f"main;{symbol}", offset=offset, ip=at + offset if at else 0, object=str(path))
         for offset in offsets
     ]
-    return table(made)
+    return table(rows)
 
 
 @pytest.mark.parametrize("flags", [["-pie", "-fPIE"], ["-no-pie"], ["-shared", "-fPIC"]])
 def test_instructions_samples_and_source_of_any_kind_of_object(
     tmp_path: Path, flags: list[str]
 ) -> None:
-    job = (
-        compiled(tmp_path, "-g", *flags, sources="other")
-        if "-shared" in flags
-        else compiled(tmp_path, "-g", *flags)
-    )
+    sources = "other" if "-shared" in flags else "main other"
+    job = compiled(tmp_path, "-g", *flags, sources=sources)
     first = address_of(job, " t work")[0]
     bias = 0 if "-no-pie" in flags else 0x5555_5555_4000
     plain = annotate(hits(job, [0], bias + first), "work").table
@@ -122,12 +113,8 @@ def test_instructions_samples_and_source_of_any_kind_of_object(
 def test_functions_of_one_name_are_told_apart_by_where_they_began(tmp_path: Path) -> None:
     job = compiled(tmp_path, "-g")
     first, second = address_of(job, " t work")
-    shown = annotate(
-        pd.concat([hits(job, [0], 0x7000 + first), hits(job, [0, 0], 0x9000 + second)]).astype(
-            {"symbol": "category", "object": "category", "stack": "category"}
-        ),
-        "work",
-    )
+    both = pd.concat([hits(job, [0], 0x7000 + first), hits(job, [0, 0], 0x9000 + second)])
+    shown = annotate(both.astype(TYPES), "work")
     by_address = shown.table.set_index("address")["samples"]
     assert by_address.loc[first] == 1
     assert by_address.loc[second] == 2
@@ -137,18 +124,16 @@ def test_functions_of_one_name_are_told_apart_by_where_they_began(tmp_path: Path
     assert files == ["main.c", "other.c"]
 
 
-def test_samples_without_an_address_stand_with_the_first_and_that_is_said(tmp_path: Path) -> None:
-    job = compiled(tmp_path)
-    shown = annotate(hits(job, [0, 0]), "work")
-    assert shown.table.set_index("address")["samples"].loc[address_of(job, " t work")[0]] == 2
-    assert "Samples that may be in either are with the first." in shown.remarks
-
-
+@pytest.mark.parametrize(
+    ("flags", "at"),
+    [([], 0), (["-falign-functions=4096"], 0x7000_0000_0000)],
+    ids=["no address", "both begin a page"],
+)
 def test_samples_that_fit_two_functions_stand_with_the_first_and_that_is_said(
-    tmp_path: Path,
+    tmp_path: Path, flags: list[str], at: int
 ) -> None:
-    job = compiled(tmp_path, "-falign-functions=4096")  # both begin a page: no sample shows which
-    shown = annotate(hits(job, [0, 0], 0x7000_0000_0000), "work")
+    job = compiled(tmp_path, *flags)
+    shown = annotate(hits(job, [0, 0], at), "work")
     assert shown.table.set_index("address")["samples"].loc[address_of(job, " t work")[0]] == 2
     assert "Samples that may be in either are with the first." in shown.remarks
 
@@ -205,10 +190,7 @@ def offsets_only(shown: module.Annotation, sentence: str) -> None:
     ],
 )
 def test_what_is_no_file_gives_the_offsets(name: str, sentence: str) -> None:
-    offsets_only(
-        annotate(hits(Path(name), [4, 9, 4]).assign(object=pd.Categorical([name] * 3)), "work"),
-        sentence,
-    )
+    offsets_only(annotate(hits(Path(name), [4, 9, 4]), "work"), sentence)
 
 
 def test_a_file_that_is_no_program_gives_the_offsets(tmp_path: Path) -> None:
@@ -241,7 +223,7 @@ def test_a_tool_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_program_that_was_changed_since_is_told(tmp_path: Path) -> None:
-    job = compiled(tmp_path, sources="main other")
+    job = compiled(tmp_path)
     began = address_of(job, " t work")[0]
     (tmp_path / "job").unlink()
     moved = annotate(hits(compiled(tmp_path), [0], began + 0x104), "work")
@@ -253,14 +235,13 @@ def test_a_program_that_was_changed_since_is_told(tmp_path: Path) -> None:
 
 def test_a_deleted_program_whose_name_is_taken_is_doubted(tmp_path: Path) -> None:
     job = compiled(tmp_path)
-    made = hits(job, [0]).assign(object=pd.Categorical([f"{job} (deleted)"]))
-    shown = annotate(made, "work")
+    shown = annotate(hits(Path(f"{job} (deleted)"), [0]), "work")
     assert any("was deleted while it ran" in said for said in shown.remarks)
     assert shown.table["instruction"].notna().all()
 
 
 def test_source_that_is_missing_or_newer_is_told(tmp_path: Path) -> None:
-    job = compiled(tmp_path, "-g", sources="main other")
+    job = compiled(tmp_path, "-g")
     (tmp_path / "main.c").unlink()
     os.utime(tmp_path / "other.c", (4_000_000_000, 4_000_000_000))
     shown = annotate(hits(job, [0], address_of(job, " t work")[0]), "work")

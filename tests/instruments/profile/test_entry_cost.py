@@ -192,16 +192,13 @@ def test_the_control_window_is_elsewhere_and_as_long() -> None:
 
 
 def test_what_is_left_out_is_counted() -> None:
-    even = list(range(0, 400, 4)) * 2
-    samples = pd.concat(
-        [
-            pd.DataFrame({"symbol": "f", "offset": even}),
-            pd.DataFrame({"symbol": "f", "offset": [-1] * 7}),
-            pd.DataFrame({"symbol": "[unknown]", "offset": [3] * 5}),
-            pd.DataFrame({"symbol": "rare", "offset": [0, 9] * 4}),
-            pd.DataFrame({"symbol": "short", "offset": [0, 4] * 60}),
-        ]
-    )
+    offsets = {
+        "f": [*range(0, 400, 4)] * 2 + [-1] * 7,
+        "[unknown]": [3] * 5,
+        "rare": [0, 9] * 4,
+        "short": [0, 4] * 60,
+    }
+    samples = pd.Series(offsets, name="offset").explode().rename_axis("symbol").reset_index()
     found = entry_cost(samples, {"f": 400, "short": 8})
     assert list(found.table["function"]) == ["f"]
     assert found.table["samples"][0] == 200

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,14 +39,6 @@ def test_recorded_texts_fold_as_inferno_folds_them(name: str) -> None:
     assert [CALLED.sub("operator", line) for line in found] == [
         CALLED.sub("operator", line) for line in expected
     ]
-
-
-def inferno(path: Path) -> list[str]:
-    program = shutil.which("inferno-collapse-perf")
-    if program is None:
-        pytest.skip("no inferno-collapse-perf on PATH: cargo install inferno")
-    done = subprocess.run([program, "-q", path], capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,7 @@ def test_what_is_hardly_so_is_said(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "30 samples have 30 names of threads, as 'w0': a field may be out of its" in shown
     assert "1 function with an address or a file: 'f (/x) g'" in shown
     assert profile(TWO) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "may be out" not in shown
-    assert "the tables are of cpu-clock:u: --event task-clock shows the other" in shown
+    assert "may be out" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -173,14 +171,11 @@ def costlier(tmp_path: Path) -> Path:
     return _text(tmp_path / "costlier.txt", {"track": 900, "scatter": 300, "locate": 300, "f": 300})
 
 
-@pytest.fixture
-def other(tmp_path: Path) -> Path:
-    return _text(tmp_path / "other.txt", {"track": 400, "scatter": 300, "locate": 300, "f": 300})
-
-
 def test_against_another_profile_names_the_function_that_grew(
-    costlier: Path, other: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, costlier: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    samples_ = {"track": 400, "scatter": 300, "locate": 300, "f": 300}
+    other = _text(tmp_path / "other.txt", samples_)
     assert profile(costlier, "--against", other) == 0
     out = capsys.readouterr().out
     *_, lead, _, _, _ = out.splitlines()
@@ -192,11 +187,8 @@ def test_against_another_profile_names_the_function_that_grew(
     assert profile(costlier, "--against", other, "--json") == 0
     record = json.loads(capsys.readouterr().out)
     assert record["against"] == str(other)
-    assert [finding["subject"] for finding in record["findings"]] == [
-        "event time",
-        "standing out",
-        "track",
-    ]
+    subjects = [finding["subject"] for finding in record["findings"]]
+    assert subjects == ["event time", "standing out", "track"]
     assert record["findings"][2]["about"] == {
         "claim": "function",
         "core": "",
@@ -212,9 +204,8 @@ def test_against_what_cannot_be_compared(
     assert profile(costlier, "--against", costlier) == 2
     assert "cannot be compared with itself" in capsys.readouterr().err
     assert profile(costlier, "--against", TWO) == 2
-    assert (
-        f"{TWO}: unknown event 'cpu-clock': did you mean 'cpu-clock:u'" in capsys.readouterr().err
-    )
+    says = f"{TWO}: unknown event 'cpu-clock': did you mean 'cpu-clock:u'"
+    assert says in capsys.readouterr().err
     assert profile(costlier, "--against", tmp_path / "absent.txt") == 2
     assert "absent.txt cannot be read" in capsys.readouterr().err
 
@@ -236,11 +227,8 @@ def test_a_run_is_read_as_a_text_is(tmp_path: Path, capsys: pytest.CaptureFixtur
     record = json.loads(capsys.readouterr().out)
     assert record["run"] == "event_profile-1"
     (whole,) = record["modules"]
-    assert (whole["object"], whole["samples"], whole["percent"]) == (
-        "/opt/kv",
-        record["samples"],
-        100.0,
-    )
+    assert (whole["object"], whole["percent"]) == ("/opt/kv", 100.0)
+    assert whole["samples"] == record["samples"]
     assert whole["functions"][0]["function"] == record["functions"][0]["function"]
     table = record["additional_time"]["cpu1"]
     assert table[0]["function"] == "kv_locate"

@@ -20,7 +20,7 @@ from perflib.instruments.profile.modules import modules
 from perflib.instruments.profile.objects import build_id
 from perflib.instruments.profile.side_by_side import side_by_side
 from perflib.model.errors import UserError
-from tests.instruments.profile.tables import samples_of
+from tests.instruments.profile.tables import TYPES, samples_of
 from tests.instruments.profile.test_annotate import compiled, hits
 
 # --- alignment -----------------------------------------------------------------------------------
@@ -118,16 +118,12 @@ needs_compiler = pytest.mark.skipif(
 def test_two_builds_are_aligned_and_a_build_that_is_gone_is_said(tmp_path: Path) -> None:
     old = compiled(tmp_path, "-no-pie", name="old")
     new = compiled(tmp_path, "-no-pie", "-fpatchable-function-entry=1", name="new")
-    made = pd.concat(
-        [
-            hits(path, [0] * 20).assign(configuration=path.name, round=round_)
-            for round_ in range(3)
-            for path in (old, new)
-        ],
-        ignore_index=True,
-    )
-    texts = ["event", "comm", "symbol", "object", "stack"]
-    made = made.astype(dict.fromkeys(texts, "category"))
+    trials = [
+        hits(path, [0] * 20).assign(configuration=path.name, round=round_)
+        for round_ in range(3)
+        for path in (old, new)
+    ]
+    made = pd.concat(trials, ignore_index=True).astype(TYPES)
     known = ({str(old): build_id(old)}, {str(new): build_id(new)})
     found = side_by_side(made, "old", "new", "work", builds=known)
     assert found.comparable
@@ -170,8 +166,7 @@ def test_what_is_no_object_has_no_build_id(tmp_path: Path) -> None:
 def test_modules_add_up_and_trials_widen_their_intervals() -> None:
     made = samples_of({"main;f": 30, "main": 10}, object="a")
     other = samples_of({"g": 60}, object="b")
-    made = pd.concat([made, other], ignore_index=True)
-    made = made.astype(dict.fromkeys(["event", "comm", "symbol", "object", "stack"], "category"))
+    made = pd.concat([made, other], ignore_index=True).astype(TYPES)
     table = modules(made)
     assert table["object"].tolist() == ["b", "a", "a"]
     assert table["module_percent"].tolist() == [60.0, 40.0, 40.0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pandas as pd
@@ -10,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib import kernels
 from perflib.instruments.simulators.cachegrind import (
     CACHES,
     TLBS,
@@ -22,6 +20,7 @@ from perflib.instruments.simulators.geometry import CacheLevel, Geometry, geomet
 from perflib.instruments.simulators.run import SimulatorError
 from perflib.model.errors import MeasurementError, UserError
 from tests.instruments.simulators.sim_programs import SOURCES, fake_tool, needs_valgrind
+from tests.instruments.threads.programs import compiled
 
 LINES, TURNS = 4096, 3  # 256 KiB: in no first level here
 SMALL = CacheLevel(32 << 10, 8)
@@ -34,10 +33,9 @@ EVENTS = "Ir I1mr ILmr Dr D1mr DLmr Dw D1mw DLmw Bc Bcm Bi Bim"
 
 @pytest.fixture(scope="module")
 def strides(tmp_path_factory: pytest.TempPathFactory) -> str:
-    program = tmp_path_factory.mktemp("strides") / "strides"
-    line = [kernels.compiler()[0], "-O1", "-g", f"-DLINES={LINES}", f"-DTURNS={TURNS}"]
-    subprocess.run([*line, str(SOURCES / "strides.c"), "-o", str(program)], check=True)
-    return str(program)
+    source = (SOURCES / "strides.c").read_text()
+    flags = [f"-DLINES={LINES}", f"-DTURNS={TURNS}"]
+    return str(compiled(tmp_path_factory.mktemp("strides"), source, *flags))
 
 
 def of_function(table: pd.DataFrame, symbol: str) -> dict[str, int]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from perflib import kernels
 from perflib.instruments.simulators import lines
 from perflib.instruments.simulators.lines import ACCESSES, FALSE, LINES, TRANSFERS, WRITES
 from perflib.model.errors import MeasurementError
 from tests.instruments.simulators.sim_programs import SOURCES, assemble, needs_qemu, needs_x86
+from tests.instruments.threads.programs import compiled
 
 LOOPS = 500_000  # of sim_shared.c
 pytestmark = [needs_qemu, needs_x86]
@@ -21,10 +20,8 @@ pytestmark = [needs_qemu, needs_x86]
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Counts in two threads: in 'one' variable, on one 'line', or 'apart'."""
-    made = tmp_path_factory.mktemp("shared") / "sim_shared"
-    line = [*kernels.compiler()[:1], "-O1", "-pthread", str(SOURCES / "sim_shared.c")]
-    subprocess.run([*line, "-o", str(made)], check=True)
-    return str(made)
+    source = (SOURCES / "sim_shared.c").read_text()
+    return str(compiled(tmp_path_factory.mktemp("shared"), source))
 
 
 def of(table: pd.DataFrame, symbol: str) -> dict[str, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from tests.instruments.simulators.sim_programs import (
     assemble,
     fake_tool,
     needs_qemu,
-    needs_valgrind,
     needs_x86,
 )
 from tests.reference.tlb import Access, aliased, tlb_misses
@@ -86,31 +84,6 @@ def test_second_level_and_large_pages(tmp_path: Path) -> None:
     assert found["iTLB walks"] == 21  # each page once: the second level holds them all
     large = counts(itlb_misses([program], 8, 8, 1 << 21))
     assert large["iTLB misses"] == 1
-
-
-def by_valgrind(argv: list[str], tlb: TlbModel, folder: Path) -> dict[str, int]:
-    """By cachegrind: a TLB is a cache of translations, with lines as long as a page."""
-    out, first = folder / "counts", (tlb.entries, tlb.ways)
-    levels = {"I1": first, "D1": first, "LL": tlb.second_level or (1024, 8)}
-    options = [f"--{name}={4096 * size},{ways},4096" for name, (size, ways) in levels.items()]
-    tool = ["valgrind", "--command-line-only=yes", "--tool=cachegrind", "--cache-sim=yes"]
-    line = [*tool, f"--cachegrind-out-file={out}", *options, *argv]
-    subprocess.run(line, check=True, capture_output=True)
-    lines = dict(row.split(": ", 1) for row in out.read_text().splitlines() if ": " in row)
-    found = dict(zip(lines["events"].split(), map(int, lines["summary"].split()), strict=True))
-    names = {"Ir": "instructions", "I1mr": "iTLB misses", "ILmr": "iTLB walks"}
-    return {name: found[event] for event, name in names.items()}
-
-
-@needs_x86
-@needs_qemu
-@needs_valgrind
-@pytest.mark.parametrize(("entries", "ways"), [(16, 4), (8, 8), (64, 4)])
-def test_another_simulator_agrees_exactly(tmp_path: Path, entries: int, ways: int) -> None:
-    """For a program without a library: there is no start-up code that could differ."""
-    program = assemble("sim_pages", tmp_path, PAGES=20, ROUNDS=7)
-    tlb = TlbModel(entries, ways, 4096, (128, 8))
-    assert counts(qemu_counts([program], tlb=tlb)) == by_valgrind([program], tlb, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -66,31 +66,51 @@ def recording_of(
     What a tuple leaves out is: no flags, CPU 0, no lock, no other thread, no stack.
     """
     filled = [
-        (*one, *(0, 0, -1, -1, -1)[len(one) - 3 :]) for intervals in threads for one in intervals
+        [(*one, *(0, 0, -1, -1, -1)[len(one) - 3 :]) for one in intervals] for intervals in threads
     ]
-    rows = [row for row, intervals in enumerate(threads) for _ in intervals]
-    ends = [(one[0], one[1]) for one in filled] or [(0, 0)]
-    whole = (min(start for start, _ in ends), max(end for _, end in ends))
+    return _recording(
+        folder,
+        [np.array(intervals, dtype=INTERVAL) for intervals in filled],
+        names or [f"event-{row}" for row in range(len(threads))],
+        np.array(samples or [], dtype=SAMPLE),
+        meta or {},
+        locks,
+        stacks,
+    )
+
+
+def _recording(
+    folder: Path,
+    threads: Sequence[np.ndarray[Any, Any]],
+    names: list[str],
+    samples: np.ndarray[Any, Any],
+    meta: dict[str, Any],
+    locks: Sequence[Lock] = LOCKS,
+    stacks: Sequence[str] = STACKS,
+) -> Recording:
+    """A recording of the intervals of each thread."""
+    intervals = np.concatenate([np.zeros(0, INTERVAL), *threads])
+    start = int(intervals["start_ns"].min()) if len(intervals) else 0
+    end = int(intervals["end_ns"].max(initial=0))
     table = pd.DataFrame(
         {
             "tid": np.arange(len(threads)) + 100,
             "pid": 100,
-            "name": pd.Series(
-                names or [f"event-{row}" for row in range(len(threads))], dtype=object
-            ),
-            "start_ns": [one[0][0] if one else whole[0] for one in threads],
-            "end_ns": [one[-1][1] if one else whole[0] for one in threads],
+            "name": pd.Series(names, dtype=object),
+            "start_ns": [one["start_ns"][0] if len(one) else start for one in threads],
+            "end_ns": [one["end_ns"][-1] if len(one) else start for one in threads],
         }
     )
+    rows = np.repeat(np.arange(len(threads)), [len(one) for one in threads])
     return write(
         folder,
         threads=table,
-        intervals=np.array(filled, dtype=INTERVAL),
+        intervals=intervals,
         rows=rows,
-        samples=np.array(samples or [], dtype=SAMPLE),
+        samples=samples,
         stacks=stacks,
         locks=locks,
-        meta={"backend": "made", "start_ns": whole[0], "end_ns": whole[1]} | (meta or {}),
+        meta={"backend": "made", "start_ns": start, "end_ns": end} | meta,
     )
 
 
@@ -115,49 +135,16 @@ def made_recording(
     start, total = 1_000_000_000_000, round(seconds * 1e9)
     begin, end = start + total // 10, start + total - total // 10
     n = max(4, round(per_second * (end - begin) / 1e9)) // 4 * 4
-    pieces, rows = [_first_thread(start, begin, end, start + total)], [np.zeros(3, dtype=np.int32)]
-    for row in range(1, threads):
-        pieces.append(_worker(rng, begin, end, n, threads, cpus, waits=waits))
-        rows.append(np.full(n, row, dtype=np.int32))
-    intervals = np.concatenate(pieces)
-    whose = np.concatenate(rows)
-    table = pd.DataFrame(
-        {
-            "tid": np.arange(threads) + 100,
-            "pid": 100,
-            "name": names or ["job", *(f"event-{row}" for row in range(threads - 1))],
-            "start_ns": [start] + [begin] * (threads - 1),
-            "end_ns": [start + total] + [end] * (threads - 1),
-        }
-    )
-    return write(
-        folder,
-        threads=table,
-        intervals=intervals,
-        rows=whose,
-        samples=_samples(intervals, whose),
-        stacks=STACKS,
-        locks=LOCKS,
-        meta={
-            "backend": "made",
-            "start_ns": start,
-            "end_ns": start + total,
-            "job_pid": 100,
-            "cpus": cpus,
-            "sample_period_ns": 1_000_000,
-        },
-    )
-
-
-def _first_thread(start: int, begin: int, end: int, last: int) -> np.ndarray[Any, Any]:
-    return np.array(
-        [
-            (start, begin, 0, 0, 0, -1, -1, -1),
-            (begin, end, 2, 0, -1, 3, -1, 3),
-            (end, last, 0, 0, 0, -1, -1, -1),
-        ],
-        dtype=INTERVAL,
-    )
+    first = [
+        (start, begin, 0, 0, 0, -1, -1, -1),
+        (begin, end, 2, 0, -1, 3, -1, 3),
+        (end, start + total, 0, 0, 0, -1, -1, -1),
+    ]
+    made = [np.array(first, dtype=INTERVAL)]
+    made += [_worker(rng, begin, end, n, threads, cpus, waits=waits) for _ in range(1, threads)]
+    names = names or ["job", *(f"event-{row}" for row in range(threads - 1))]
+    meta = {"job_pid": 100, "cpus": cpus, "sample_period_ns": 1_000_000}
+    return _recording(folder, made, names, _samples(made), meta)
 
 
 def _worker(
@@ -194,8 +181,10 @@ def _worker(
     return made
 
 
-def _samples(intervals: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _samples(threads: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
     """One in the middle of each run, of its whole length."""
+    intervals = np.concatenate(threads)
+    rows = np.repeat(np.arange(len(threads)), [len(one) for one in threads])
     runs = np.flatnonzero(intervals["state"] == 0)
     samples = np.zeros(len(runs), dtype=SAMPLE)
     samples["time_ns"] = (intervals["start_ns"][runs] + intervals["end_ns"][runs]) // 2

@@ -7,17 +7,27 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from perflib.kernels import compiler
+
 TURNS = 4
+_SOURCES = Path(__file__).parent
+
+
+def compiled(folder: Path, source: str, *flags: str, name: str = "program") -> Path:
+    """A program of this text, or a library."""
+    out = folder / name
+    line = [compiler()[0], "-D_GNU_SOURCE", "-O1", "-g", f"-I{_SOURCES}"]
+    line += ["-x", "c", "-", "-x", "none", "-o", str(out), *flags, "-lpthread", "-ldl"]
+    subprocess.run(line, input=source, text=True, check=True)
+    return out
 
 
 @functools.cache
-def compiled(program: str, *, strip: bool = False) -> Path:
-    """A program, compiled into a folder that lasts as long as this process."""
-    source = Path(__file__).with_name(f"{program}.c")
-    out = Path(_folder().name) / (f"{program}-stripped" if strip else program)
-    flags = ["-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread"]
-    subprocess.run(["gcc", "-w", *flags, *(["-s"] if strip else []), "-o", out, source], check=True)
-    return out
+def program(name: str) -> Path:
+    """A program beside this file, compiled into a folder that lasts as long as this process."""
+    flags = ["-w", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"]
+    source = (_SOURCES / f"{name}.c").read_text()
+    return compiled(Path(_folder().name), source, *flags, name=name)
 
 
 @functools.cache

@@ -10,21 +10,18 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from perflib.instruments.threads import record
-from perflib.instruments.threads.formats import INTERVAL
 from perflib.instruments.threads.preload.backend import States
 from perflib.instruments.threads.record import backends, chosen, profile_job, run_alone
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
 from perflib.measure.conditions import Conditions
 from perflib.model.errors import MeasurementError, UserError
-from tests.instruments.threads.made import write
+from tests.instruments.threads.made import recording_of
 from tests.processes import is_gone
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
@@ -70,13 +67,7 @@ class Fake(States):
     def recording(self, pid: int, out: Path) -> Recording:
         assert self.folder.is_dir()
         self._note("recorded")
-        threads = pd.DataFrame(
-            {"tid": [pid], "pid": [pid], "name": ["job"], "start_ns": [0], "end_ns": [9]}
-        )
-        return write(
-            out, threads=threads, intervals=np.zeros(0, INTERVAL),
-            meta={"backend": "fake", "start_ns": 0, "end_ns": 9, "job_pid": pid},
-        )  # fmt: skip
+        return recording_of(out, [[]], names=["job"], meta={"backend": "fake", "job_pid": pid})
 
 
 def told() -> list[str]:
@@ -97,8 +88,12 @@ def _fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     Fake.variables = {}
 
 
-def profile(tmp_path: Path, program: str, **settings: object) -> record.Profiled:
-    return profile_job([*PYTHON, program], Settings(**settings), tmp_path / "recording")  # type: ignore[arg-type]
+def profile(
+    tmp_path: Path, job: str | int, settings: Settings | None = None, **options: Any
+) -> record.Profiled:
+    """A program of Python, or a process."""
+    argv = [*PYTHON, job] if isinstance(job, str) else job
+    return profile_job(argv, settings or Settings(), tmp_path / "recording", **options)
 
 
 # --- which backend --------------------------------------------------------------------------------
@@ -147,9 +142,8 @@ def test_a_job_is_recorded_from_its_start_to_its_end(tmp_path: Path) -> None:
 
 def test_first_seconds_are_skipped_and_a_duration_ends_before_the_job(tmp_path: Path) -> None:
     before = time.monotonic()
-    done = profile(
-        tmp_path, "import time; time.sleep(0.5); print('to the end')", skip_s=0.1, duration_s=0.1
-    )
+    program = "import time; time.sleep(0.5); print('to the end')"
+    done = profile(tmp_path, program, Settings(skip_s=0.1, duration_s=0.1))
     assert done.output == "to the end\n"
     assert told() == ["entered", "started True", "enabled", "disabled", "left", "recorded"]
     assert Fake.last is not None
@@ -161,27 +155,22 @@ def test_first_seconds_are_skipped_and_a_duration_ends_before_the_job(tmp_path: 
 
 def test_a_job_that_ends_within_the_skipped_seconds_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(MeasurementError, match=r"all of it is in its first 5 s \(skip_s\)"):
-        profile(tmp_path, "import time; time.sleep(1)", skip_s=5.0)  # still there when it is asked
+        # It is still there when it is asked for.
+        profile(tmp_path, "import time; time.sleep(1)", Settings(skip_s=5.0))
     assert told() == ["entered", "started True", "left"]
     assert not (tmp_path / "recording").exists()
 
 
 def test_a_job_that_does_not_end_is_killed(tmp_path: Path) -> None:
-    done = profile_job(
-        [*PYTHON, "import os, time; print(os.getpid(), flush=True); time.sleep(60)"],
-        Settings(),
-        tmp_path / "recording",
-        timeout_s=3.0,
-    )
+    program = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    done = profile(tmp_path, program, timeout_s=3.0)
     assert done.problem == "did not end within 3 s and was killed"
     assert done.returncode == -signal.SIGKILL
     assert is_gone(int(done.output))
     assert told()[-1] == "recorded"
 
 
-def test_ctrl_c_ends_the_job_and_the_backend(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_ends_the_job_and_the_backend(tmp_path: Path) -> None:
     pids = []
 
     def interrupt(pid: int) -> None:
@@ -189,14 +178,10 @@ def test_ctrl_c_ends_the_job_and_the_backend(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        profile_job(
-            [*PYTHON, "import time; time.sleep(60)"], Settings(), tmp_path / "recording",
-            seen=interrupt,
-        )  # fmt: skip
+        profile(tmp_path, "import time; time.sleep(60)", seen=interrupt)
     assert is_gone(pids[0])
     assert told()[-1] == "left"
     assert not list(tmp_path.iterdir())
-    monkeypatch.undo()
 
 
 def test_a_backend_that_fails_leaves_no_job(
@@ -243,8 +228,7 @@ def test_the_backends_variables_and_library_reach_the_job(tmp_path: Path) -> Non
 def test_the_job_runs_on_its_cpus_and_ours_stay(tmp_path: Path) -> None:
     before = os.sched_getaffinity(0)
     wanted = max(before)
-    program = "import os; print(os.sched_getaffinity(0))"
-    done = profile_job([*PYTHON, program], Settings(), tmp_path / "recording", cpus=[wanted])
+    done = profile(tmp_path, "import os; print(os.sched_getaffinity(0))", cpus=[wanted])
     assert done.output == f"{{{wanted}}}\n"
     assert os.sched_getaffinity(0) == before
 
@@ -265,18 +249,11 @@ def running() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def attach(
-    process: subprocess.Popen[bytes], tmp_path: Path, settings: Settings, **options: object
-) -> record.Profiled:
-    return profile_job(process.pid, settings, tmp_path / "recording", **options)  # type: ignore[arg-type]
-
-
 def test_a_running_job_is_recorded_for_a_time_and_goes_on(
     running: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    done = attach(running, tmp_path, Settings(skip_s=0.1, duration_s=0.1))
+    done = profile(tmp_path, running.pid, Settings(skip_s=0.1, duration_s=0.1))
     assert told() == ["entered", "started True", "enabled", "disabled", "left", "recorded"]
-    assert Fake.last is not None
     assert (done.returncode, done.problem) == (None, "")
     assert done.wall_s >= 0.1
     assert running.poll() is None
@@ -287,7 +264,7 @@ def test_a_running_job_is_recorded_until_it_ends(
 ) -> None:
     timer = threading.Timer(0.1, running.kill)
     timer.start()
-    done = attach(running, tmp_path, Settings())
+    done = profile(tmp_path, running.pid)
     timer.join()
     assert done.wall_s < 30
     assert told()[-1] == "recorded"
@@ -300,7 +277,7 @@ def test_ctrl_c_ends_the_recording_of_a_running_job_and_keeps_it(
         def wait(self, _timeout: float | None = None) -> bool:
             raise KeyboardInterrupt
 
-    done = attach(running, tmp_path, Settings(), stop=Pressed())
+    done = profile(tmp_path, running.pid, stop=Pressed())
     assert done.problem == "was recorded until it was interrupted by Ctrl-C"
     assert told()[-2:] == ["left", "recorded"]
     assert running.poll() is None
@@ -309,7 +286,7 @@ def test_ctrl_c_ends_the_recording_of_a_running_job_and_keeps_it(
 def test_a_recording_without_an_end_ends_at_the_time_limit(
     running: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    done = attach(running, tmp_path, Settings(), timeout_s=0.2)
+    done = profile(tmp_path, running.pid, timeout_s=0.2)
     assert done.problem == "was recorded for 0.2 s; it did not end by then"
 
 
@@ -319,5 +296,5 @@ def test_there_is_nothing_to_record_of_a_process_that_is_gone(
     running.kill()
     running.wait()
     with pytest.raises(UserError, match=f"there is no process {running.pid}"):
-        attach(running, tmp_path, Settings())
+        profile(tmp_path, running.pid)
     assert Fake.last is None

@@ -16,10 +16,18 @@ from hypothesis import strategies as st
 
 from perflib.instruments.profile import views
 from perflib.instruments.threads import writer as writing
-from perflib.instruments.threads.formats import FORMAT, INTERVAL, LOST, SAMPLE, Lock, Selection
+from perflib.instruments.threads.formats import (
+    FORMAT,
+    INTERVAL,
+    LOST,
+    SAMPLE,
+    Lock,
+    Selection,
+    State,
+)
 from perflib.instruments.threads.intervals import mark_lost, states_in_bins
 from perflib.instruments.threads.recording import Recording
-from perflib.instruments.threads.samples import cpu_samples, wait_samples
+from perflib.instruments.threads.samples import cpu_samples, off_cpu_samples, wait_samples
 from perflib.instruments.threads.waits import lock_waits
 from perflib.instruments.threads.writer import Writer
 from perflib.model.errors import MeasurementError, UserError
@@ -120,14 +128,9 @@ def test_intervals_that_cannot_be_are_refused(tmp_path: Path) -> None:
         Recording.open(tmp_path)
     with pytest.raises(MeasurementError, match="overlap"):
         recording_of(tmp_path, [[(10, 0, 0)]])
+    none = pd.DataFrame(columns=["tid", "pid", "name", "start_ns", "end_ns"])
     with pytest.raises(MeasurementError, match="row 3 of 0 threads"):
-        write(
-            tmp_path,
-            threads=pd.DataFrame(columns=["tid", "pid", "name", "start_ns", "end_ns"]),
-            intervals=np.zeros(1, dtype=INTERVAL),
-            rows=[3],
-            meta={},
-        )
+        write(tmp_path, threads=none, intervals=np.zeros(1, INTERVAL), rows=[3], meta={})
 
 
 def test_samples_that_come_late_are_put_in_order(tmp_path: Path) -> None:
@@ -203,9 +206,9 @@ def test_a_damaged_folder_is_told(tmp_path: Path, name: str, change: str, why: s
     made_recording(tmp_path, threads=3, seconds=0.1)
     path = tmp_path / name
     whole = path.read_bytes()
-    path.unlink() if change == "gone" else path.write_bytes(
-        b"" if change == "emptied" else whole[: len(whole) - 40]
-    )
+    path.unlink()
+    if change != "gone":
+        path.write_bytes(b"" if change == "emptied" else whole[:-40])
     with pytest.raises(UserError, match=f"damaged: {why}.*recorded again"):
         Recording.open(tmp_path)
 
@@ -250,17 +253,10 @@ def test_no_bytes_whatever_end_in_a_traceback(tmp_path: Path) -> None:
 
 
 def test_at_tells_what_a_thread_does(tmp_path: Path) -> None:
-    recording = recording_of(
-        tmp_path,
-        [
-            [(0, 10, 0, 0, 1), (10, 30, 2, 1, -1, 0, 1, 2), (40, 50, 3, 2)],
-            [],
-        ],
-        names=["a", "b"],
-    )
+    first = [(0, 10, 0, 0, 1), (10, 30, 2, 1, -1, 0, 1, 2), (40, 50, 3, 2)]
+    recording = recording_of(tmp_path, [first, []], names=["a", "b"])
     assert recording.at(0, 0)["state"] == "running"
-    waiting = recording.at(0, 29)
-    assert waiting == {
+    assert recording.at(0, 29) == {
         "state": "waiting",
         "start_ns": 10,
         "end_ns": 30,
@@ -303,3 +299,25 @@ def test_samples_go_into_the_views(made: Recording) -> None:
     only = wait_samples(made, lock=0)
     assert set(only["stack"].unique()) == {STACKS[0]}
     assert set(only["event"].unique()) == {"wait"}
+
+
+def test_time_without_a_core_by_stack_and_state(tmp_path: Path) -> None:
+    intervals = [
+        (0, 2, State.RUNNING),
+        (2, 7, State.WAITING, 0, -1, 0, -1, 0),
+        (7, 9, State.READY, 0, -1, 0, -1, 0),
+        (9, 12, State.READY),
+        (12, 20, State.SLEEPING, 0, -1, -1, -1, 3),
+    ]
+    made = recording_of(tmp_path, [intervals])
+    table = off_cpu_samples(made)
+    assert dict(zip(table["stack"].astype(str), table["period"], strict=True)) == {
+        "main;event_loop;output;lock_wait;[waiting]": 5,
+        "main;event_loop;output;lock_wait;[ready]": 2,
+        "[ready]": 3,
+        "main;join;[sleeping]": 8,
+    }
+    assert views.top_down(table, "period").total == 18
+    part = off_cpu_samples(made, Selection(5, 14), [State.WAITING, State.SLEEPING])
+    assert part["period"].tolist() == [2, 2]
+    assert part["time_ns"].tolist() == [5, 12]

@@ -7,22 +7,10 @@ from pathlib import Path
 import pytest
 
 from perflib.instruments.threads.symbols import Mapping, Symbols, read_maps
-from perflib.kernels import compiler
+from tests.instruments.threads.programs import compiled
 
 SOURCE = Path(__file__).with_name("symbols.c").read_text()
 NAMES = ("inner", "outer", "main", "zeroed", "filled", "hidden", "strlen")
-
-
-def compiled(folder: Path, *flags: str, name: str = "program", source: str = SOURCE) -> Path:
-    program = folder / name
-    cc = compiler()[0]
-    subprocess.run(
-        [cc, "-O1", "-x", "c", "-", "-x", "none", "-o", str(program), *flags],
-        input=source,
-        text=True,
-        check=True,
-    )
-    return program
 
 
 def run(program: Path) -> tuple[dict[str, int], str]:
@@ -33,7 +21,7 @@ def run(program: Path) -> tuple[dict[str, int], str]:
 
 @pytest.mark.parametrize("flags", [("-pie", "-fPIE"), ("-no-pie",), ("-static",)], ids=str)
 def test_code_and_data_have_the_names_of_the_source(tmp_path: Path, flags: tuple[str, ...]) -> None:
-    at, maps = run(compiled(tmp_path, *flags))
+    at, maps = run(compiled(tmp_path, SOURCE, *flags))
     symbols = Symbols.from_maps(maps)
     for name in ("inner", "main"):
         assert symbols.name(at[name]) == name
@@ -47,7 +35,7 @@ def test_code_and_data_have_the_names_of_the_source(tmp_path: Path, flags: tuple
 
 
 def test_what_is_stripped_is_named_by_file_and_address(tmp_path: Path) -> None:
-    program = compiled(tmp_path, "-s", "-no-pie", name="a job")
+    program = compiled(tmp_path, SOURCE, "-s", "-no-pie", name="a job")
     at, maps = run(program)
     symbols = Symbols.from_maps(maps)
     assert symbols.name(at["main"]) == f"a job+{at['main']:#x}"
@@ -55,16 +43,12 @@ def test_what_is_stripped_is_named_by_file_and_address(tmp_path: Path) -> None:
 
 
 def test_a_deleted_file_is_not_read_from_what_has_its_name_now(tmp_path: Path) -> None:
-    program = compiled(tmp_path)
+    program = compiled(tmp_path, SOURCE)
     at, maps = run(program)
     deleted = maps.replace(str(program), f"{program} (deleted)")
     assert Symbols.from_maps(deleted).name(at["main"]).startswith("program+0x")
-    program.unlink()
-    assert (
-        Symbols.from_maps(maps.replace(str(program), f"{program}-gone"))
-        .name(at["main"])
-        .startswith("program-gone+0x")
-    )
+    gone = maps.replace(str(program), f"{program}-gone")
+    assert Symbols.from_maps(gone).name(at["main"]).startswith("program-gone+0x")
 
 
 def test_addresses_outside_of_files() -> None:
@@ -77,7 +61,7 @@ def test_addresses_outside_of_files() -> None:
 
 def test_names_of_cpp_are_those_of_the_source(tmp_path: Path) -> None:
     source = "int _ZN3job4waitEi(int x) { return x; } int _Znonsense(void) { return 0; }"
-    library = compiled(tmp_path, "-shared", "-fPIC", name="cpp.so", source=source)
+    library = compiled(tmp_path, source, "-shared", "-fPIC", name="cpp.so")
     nm = subprocess.run(["nm", "-D", library], capture_output=True, text=True, check=True).stdout
     at = {line.split()[2]: int(line.split()[0], 16) for line in nm.splitlines() if " T " in line}
     symbols = Symbols([Mapping(0x10000000, 0x10005000, 0, str(library))])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -246,11 +247,8 @@ def test_paths_holders_and_the_longest(recording: Recording) -> None:
     (holder,) = lock_holders(recording, 0).to_dict("records")
     assert (holder["holder"], holder["thread"], holder["total_s"]) == (0, "job", 188e-6)
     (longest,) = longest_waits(recording, 1, Selection(rows=[1])).to_dict("records")
-    assert (longest["thread"], longest["name"], longest["total_ms"]) == (
-        "event-0",
-        "output_module",
-        0.11,
-    )
+    assert (longest["thread"], longest["name"]) == ("event-0", "output_module")
+    assert longest["total_ms"] == 0.11
     assert (longest["start_ns"], longest["end_ns"], longest["holder"]) == (200_000, 310_000, "job")
     assert len(longest_waits(recording)) == 2
 
@@ -266,15 +264,9 @@ def test_waiting_for_work_is_no_work_but_waiting_for_a_lock_is(tmp_path: Path) -
 
 
 def test_too_little_memory_is_said(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Refusing:
-        class lib:  # noqa: N801
-            @staticmethod
-            def thread_levels(*_: object) -> int:
-                return -1
-
-        ffi = sums.load().ffi
-
+    lib = SimpleNamespace(thread_levels=lambda *_: -1)
+    refusing = SimpleNamespace(lib=lib, ffi=sums.load().ffi)
     monkeypatch.setattr(sums, "compiled", lambda *_: True)
-    monkeypatch.setattr(sums, "load", Refusing)
+    monkeypatch.setattr(sums, "load", lambda: refusing)
     with pytest.raises(MeasurementError, match="not enough memory for the 2 threads"):
         concurrency(recording)

@@ -23,7 +23,6 @@ from perflib.instruments.threads.wakeups import (
     path_summary,
     wakeups,
 )
-from perflib.instruments.threads.writer import Writer
 from perflib.model.errors import UserError
 from tests.instruments.threads.made import LOCKS, made_recording, recording_of
 from tests.reference.thread_path import Cell, path_end, path_of
@@ -60,21 +59,13 @@ def many_threads(draw: st.DrawFn) -> list[list[Interval]]:
     ]
 
 
-def _arrays(threads: list[list[Interval]]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    flat = [tuple(one) for intervals in threads for one in intervals]
-    first = np.append(0, np.cumsum([len(one) for one in threads])).astype(np.int64)
-    return np.array(flat, dtype=INTERVAL), first
-
-
 def _path(
-    threads: list[list[Interval]],
-    origin: list[int],
-    start: int,
-    end: int,
+    threads: list[list[Interval]], origin: list[int], start: int, end: int
 ) -> tuple[int, np.ndarray[Any, Any]]:
     kernel = kernels.load("thread_path")
     lib, ffi = kernel.lib, kernel.ffi
-    intervals, first = _arrays(threads)
+    intervals = np.array([tuple(one) for each in threads for one in each], dtype=INTERVAL)
+    first = np.cumsum([0, *map(len, threads)])
     rows = np.arange(len(threads), dtype=np.int32)
     pointers = ffi.from_buffer("thread_interval[]", intervals), ffi.from_buffer("int64_t[]", first)
     last = lib.thread_path_end(*pointers, ffi.from_buffer("int32_t[]", rows), len(rows), start, end)
@@ -262,13 +253,7 @@ def test_threads_that_do_not_wait_for_each_other_have_a_path_through_one(tmp_pat
 
 
 def test_a_recording_without_threads_has_no_path(tmp_path: Path) -> None:
-    empty = pd.DataFrame({"tid": [], "pid": [], "name": [], "start_ns": [], "end_ns": []})
-    with Writer(tmp_path) as writer:
-        writer.close(
-            threads=empty.astype("i8").astype({"name": object}), stacks=(), locks=(), lost=None,
-            meta={"backend": "made", "start_ns": 0, "end_ns": 10},
-        )  # fmt: skip
-    made = Recording.open(tmp_path)
+    made = recording_of(tmp_path, [], meta={"end_ns": 10})
     assert critical_path(made).empty
     assert wakeups(made).empty
     for by in PATH_BY:

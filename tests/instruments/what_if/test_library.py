@@ -18,11 +18,11 @@ from perflib.instruments.what_if.shared import (
 )
 from perflib.instruments.what_if.targets import costliest, functions, locks
 from perflib.instruments.what_if.trial import Trial, run_trial, unavailable
-from perflib.kernels.compiling import compiler
 from perflib.measure.conditions import Conditions
 from perflib.measure.jobs import event_loop
 from perflib.measure.process import WorkerError
 from perflib.model.errors import PerflibError, UserError
+from tests.instruments.threads.programs import compiled
 
 if unavailable():
     pytest.skip(unavailable(), allow_module_level=True)
@@ -34,15 +34,11 @@ ARGV: dict[str, Any] = {
     "sizes": {"formula": 1000},
 }
 
-PROGRAM = Path(__file__).with_name("locking_job.c")
-
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("what_if")
-    words = [compiler()[0], "-O1", "-g", "-o", "job", PROGRAM, "-lpthread"]
-    subprocess.run([str(one) for one in words], cwd=folder, check=True)
-    return str(folder / "job")
+    source = Path(__file__).with_name("locking_job.c").read_text()
+    return str(compiled(tmp_path_factory.mktemp("what_if"), source))
 
 
 @pytest.fixture(scope="module")
@@ -142,25 +138,21 @@ def test_a_job_that_is_killed_is_an_error_and_nothing_stays(
 
 
 def test_a_job_that_wants_the_signal_itself_is_refused(tmp_path: Path) -> None:
-    source = tmp_path / "mine.c"
-    source.write_text(
+    source = (
         "#include <signal.h>\nstatic void mine(int n) { (void)n; }\n"
         "int main(void) { for (int n = SIGRTMIN; n <= SIGRTMAX; n++) signal(n, mine); return 0; }\n"
     )
-    words = [compiler()[0], "-o", str(tmp_path / "mine"), str(source)]
-    subprocess.run(words, check=True)
     with pytest.raises(WorkerError, match="signal of the samples"):
-        run_trial([str(tmp_path / "mine")], NO_TARGET, 0)
+        run_trial([str(compiled(tmp_path, source))], NO_TARGET, 0)
 
 
 def test_a_static_program_is_refused(tmp_path: Path) -> None:
-    source = tmp_path / "static.c"
-    source.write_text("int main(void) { return 0; }\n")
-    words = [compiler()[0], "-static", "-o", str(tmp_path / "static"), str(source)]
-    if subprocess.run(words, check=False, capture_output=True).returncode:
+    try:
+        program = compiled(tmp_path, "int main(void) { return 0; }\n", "-static")
+    except subprocess.CalledProcessError:
         pytest.skip("the C library is not there as an archive")
     with pytest.raises(WorkerError, match="linked statically"):
-        run_trial([str(tmp_path / "static")], NO_TARGET, 0)
+        run_trial([str(program)], NO_TARGET, 0)
 
 
 def test_names_that_are_wrong_are_answered_with_near_ones(modules: tuple[str, ...]) -> None:
@@ -196,14 +188,9 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     assert found["root"] == 0
     with pytest.raises(UserError, match="at most 256 places"):
         written(path, VirtualSpeedup("lock", "a", (AddressRange("/x", 1, 2),) * 257), 25, 500, "fp")
+    far = VirtualSpeedup("lock", "a", (AddressRange("/" + "x" * 2000, 1, 2),))
     with pytest.raises(UserError, match="too long"):
-        written(
-            path,
-            VirtualSpeedup("lock", "a", (AddressRange("/" + "x" * 2000, 1, 2),)),
-            25,
-            500,
-            "fp",
-        )
+        written(path, far, 25, 500, "fp")
 
 
 def test_an_own_preloaded_library_stays(program: str) -> None:

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from perflib.instruments.threads.concurrency import concurrency, effective_concurrency, serial_parts
@@ -19,12 +18,6 @@ from tests.instruments.threads.made import made_recording, recording_of
 @pytest.fixture
 def recording(tmp_path: Path) -> Recording:
     return made_recording(tmp_path, 5, 0.2, cpus=2)
-
-
-def explained(axes: Axes) -> list[str]:
-    legend = axes.get_legend()
-    assert legend is not None
-    return [text.get_text() for text in legend.get_texts()]
 
 
 def test_of_many_threads_those_with_the_most_work_are_drawn(tmp_path: Path) -> None:
@@ -44,7 +37,9 @@ def test_how_many_at_once(recording: Recording) -> None:
     assert heights == pytest.approx(list(100 * at_once / at_once.sum()))
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels == ["cores: 2", f"effective concurrency: {effective_concurrency(recording):.2f}"]
-    words = explained(below)
+    legend = below.get_legend()
+    assert legend is not None
+    words = [text.get_text() for text in legend.get_texts()]
     serial = serial_parts(recording)
     assert f"serial begin: {1e3 * serial.start_s:.1f} ms" in words
     assert f"serial end: {1e3 * serial.end_s:.1f} ms" in words

@@ -87,23 +87,14 @@ def moved(widget: Timeline) -> list[Selection]:
 
 
 def test_the_shares_that_are_sent_are_those_of_the_recording(widget: Timeline) -> None:
-    ask(widget, "zoom", start=0, end=10 * MS, bins=100)
-    bins = states_in_bins(widget.recording, 100, Selection(START, START + 10 * MS))
-    assert shares(widget) == pytest.approx(bins / (10 * MS / 100), abs=1 / 255)
+    for bins in (101, 100):  # some have two states, or each has one
+        ask(widget, "zoom", start=0, end=10 * MS, bins=bins)
+        found = states_in_bins(widget.recording, bins, Selection(START, START + 10 * MS))
+        assert shares(widget) == pytest.approx(found / (10 * MS / bins), abs=1 / 255)
     drawn = shares(widget)
     assert drawn[1, 25, W] == 1
     assert drawn[1, 85, U] == 1
     assert drawn[1, 95].sum() == 0  # the thread has ended
-
-
-def test_the_states_within_a_bin_are_stacked(tmp_path: Path) -> None:
-    recording = recording_of(
-        tmp_path, [[(i * 1000, i * 1000 + 1000, W if i % 4 else R) for i in range(4000)]]
-    )
-    widget = timeline(recording)
-    ask(widget, "zoom", start=0, end=4_000_000, bins=100)
-    assert shares(widget)[0, :, R] == pytest.approx(0.25, abs=1 / 255)
-    assert shares(widget)[0, :, W] == pytest.approx(0.75, abs=1 / 255)
 
 
 def test_a_view_of_a_huge_recording_is_as_small_as_any(tmp_path: Path) -> None:
@@ -194,11 +185,7 @@ def test_pages_and_the_filter(tmp_path: Path) -> None:
     assert widget.selection.rows is None
 
 
-def test_a_wrong_filter_is_a_sentence_and_changes_nothing(widget: Timeline) -> None:
-    before = widget.data
-    ask(widget, "filter", threads="event-(")
-    assert "'event-(' is no regular expression" in widget.message
-    assert widget.data is before
+def test_a_filter_may_leave_no_thread(widget: Timeline) -> None:
     ask(widget, "filter", threads="nobody")
     assert widget.message == ""
     assert widget.data["rows"] == []
@@ -284,11 +271,3 @@ def test_the_last_view_is_in_the_widgets_state(widget: Timeline) -> None:
     assert state["data"]["levels"] == widget.data["levels"]
     assert "selection" not in state
     assert len(json.dumps(state["data"], default=lambda _: "")) < 10_000
-
-
-def test_the_widget_carries_its_code_and_uses_no_network(widget: Timeline) -> None:
-    code = f"{widget._esm}\n{widget._css}"
-    assert "export default" in code
-    assert "import " not in code
-    assert "http" not in code.replace("http://www.w3.org/2000/svg", "")
-    assert "innerHTML" not in code  # names of threads are no markup

@@ -14,10 +14,11 @@ from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.use import use_of_time
 from perflib.instruments.threads.wakeups import wakeups
 from perflib.lab.threads import transitions
-from perflib.lab.threads.timeline import Timeline, timeline
+from perflib.lab.threads.timeline import timeline
 from perflib.lab.threads.views import thread_view
 from perflib.model.errors import UserError
 from tests.instruments.threads.made import made_recording, recording_of
+from tests.lab.threads.test_timeline import ask
 
 MS = 1_000_000
 R, G, W, S = State.RUNNING, State.READY, State.WAITING, State.SLEEPING
@@ -39,10 +40,6 @@ def recording(tmp_path: Path) -> Recording:
         samples=[(MS, 0, 4, MS), (5 * MS, 1, 5, MS)],
         meta={"cpus": 2},
     )  # fmt: skip
-
-
-def ask(widget: Timeline, what: str, **content: object) -> None:
-    widget._handle_custom_msg(json.loads(json.dumps({"ask": what} | content)), [])
 
 
 def test_few_wakeups_are_an_arrow_each(recording: Recording) -> None:
@@ -122,11 +119,12 @@ def test_filters_are_in_the_widgets_state_and_can_be_put_back(recording: Recordi
 
 def test_wrong_filters_are_sentences_and_change_nothing(recording: Recording) -> None:
     widget = timeline(recording)
-    before = widget.selection
+    before, data = widget.selection, widget.data
     for name in ("threads", "locks", "function"):
         ask(widget, "filter", **{name: "a("})
         assert "no regular expression" in widget.message
         assert widget.selection == before
+        assert widget.data is data
     for wrong, words in (
         ({"lock": "x"}, "unknown filter 'lock'"),
         ({"locks": 3}, "must be a text"),

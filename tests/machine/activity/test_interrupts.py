@@ -10,8 +10,6 @@ from perflib.machine.activity.interrupts import CoreActivity, core_activity
 from tests.machine import trees
 
 # As recorded on a guest with two CPUs, shortened.
-
-
 NAMES = ("interrupts", "softirqs", "schedstat")
 INTERRUPTS, SOFTIRQS, SCHEDSTAT = (
     (Path(__file__).parents[2] / "data" / "proc" / name).read_text().rstrip("\n") for name in NAMES

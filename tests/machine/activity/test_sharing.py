@@ -16,13 +16,13 @@ from perflib.machine.activity.sharing import core_shares, shares_of, watch_s
 ALONE_NS, CHAIN_NS, SLICE_NS = 4070.0, 1740.0, 25_000
 
 
-def records(count: int, shared: float, slower: float = 1.4, seed: int = 1) -> NDArray[Any]:
+def records(count: int, shared: float, seed: int = 1) -> NDArray[Any]:
     """A core whose sibling works for a part of the time, in stretches of a hundred samples."""
     rng = np.random.default_rng(seed)
     made = np.zeros(count, kernels.record("bracket", "bracket"))
     busy = np.repeat(rng.random(count // 100 + 1) < shared, 100)[:count]
     for name in ("probe_before_ns", "probe_after_ns"):
-        made[name] = ALONE_NS * np.where(busy, slower, 1) * (1 + 0.002 * rng.random(count))
+        made[name] = ALONE_NS * np.where(busy, 1.4, 1) * (1 + 0.002 * rng.random(count))
     for name in ("chain_before_ns", "chain_after_ns"):
         made[name] = CHAIN_NS * np.where(busy, 1.03, 1) * (1 + 0.002 * rng.random(count))
     made["time_ns"] = made["cpu_time_ns"] = SLICE_NS

@@ -26,16 +26,6 @@ def test_a_limit_further_up_counts(tmp_path: Path) -> None:
     assert found.cpus == tuple(range(8))
 
 
-def test_the_narrowest_limit_wins(tmp_path: Path) -> None:
-    files = {
-        "proc/self/cgroup": "0::/a/b",
-        "proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw",
-        "sys/fs/cgroup/a/b/cpu.max": "400000 100000",
-        "sys/fs/cgroup/a/cpu.max": "200000 100000",
-    }
-    assert limits(trees.write(tmp_path, files)).quota_cpus == 2
-
-
 def test_version_1_with_a_quota(tmp_path: Path) -> None:
     mount = "33 31 0:30 {} /sys/fs/cgroup/{} rw - cgroup cgroup rw,{}"
     files = {

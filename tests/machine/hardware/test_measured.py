@@ -51,8 +51,8 @@ def saved(day: int = 1, here: dict[str, str] | None = None, **host: Any) -> str:
     return run.id
 
 
-def cores(kernel: dict[int, tuple[int, ...]] | None = None) -> list[tuple[int, ...]]:
-    return topologies._corrected(places(FOUR, kernel)).cores()
+def cores() -> list[tuple[int, ...]]:
+    return topologies._corrected(places(FOUR)).cores()
 
 
 @pytest.fixture

@@ -69,19 +69,6 @@ def test_a_run_of_then_has_the_name_of_today() -> None:
     assert described({"hostname": "x"}) == {"hostname": "x"}
 
 
-def test_arm_from_cpuinfo(tmp_path: Path) -> None:
-    """As Linux reports an Ampere Altra."""
-    text = (
-        "processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd evtstrm aes pmull sha1 sha2 "
-        "crc32 atomics fphp asimdhp cpuid asimdrdm lrcpc dcpop asimddp ssbs\n"
-        "CPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x3\n"
-        "CPU part\t: 0xd0c\nCPU revision\t: 1\n"
-    )
-    found = signature(trees.write(tmp_path, {"proc/cpuinfo": text}))
-    assert found == Signature("ARM implementer 0x41", 0x41, 0xD0C, 0x31)
-    assert str(microarchitecture(found)) == "Neoverse N1"
-
-
 def test_cpuinfo_serves_without_cpuid(tmp_path: Path) -> None:
     assert signature(trees.epyc(tmp_path)) == Signature("AuthenticAMD", 23, 49, 0)
     assert signature(tmp_path / "nowhere") == Signature("unknown vendor", None, None, None)

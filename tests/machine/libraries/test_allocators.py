@@ -21,7 +21,7 @@ def header(machine: int | None = None, bits: int = 2, kind: int = 3) -> bytes:
     """An ELF header; by default of a library for the processor that this Python is built for."""
     mine = Path(sys.executable).resolve().read_bytes()[:64]
     if machine is None:
-        return mine[:4] + mine[4:16] + kind.to_bytes(2, sys.byteorder) + mine[18:]
+        return mine[:16] + kind.to_bytes(2, sys.byteorder) + mine[18:]
     return (
         b"\x7fELF" + bytes([bits, 1, 1]) + bytes(9) + kind.to_bytes(2, "little")
         + machine.to_bytes(2, "little") + bytes(44)

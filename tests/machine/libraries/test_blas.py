@@ -6,7 +6,6 @@ import ctypes.util
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -139,14 +138,13 @@ def test_a_library_that_takes_for_ever_is_given_up(
 ) -> None:
     monkeypatch.setattr(blas, "_PROBE_S", 0.2)
     monkeypatch.setattr(sys, "executable", shutil.which("sleep"))
-    monkeypatch.setattr(subprocess, "Popen", _sleeping(subprocess.Popen))
+    popen = subprocess.Popen
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda argv, **options: popen([argv[0], "30"], **options)
+    )
     libraries, refused = probe([plain_blas])
     assert libraries == []
     assert "more than 0.2 s" in refused[str(plain_blas)]
-
-
-def _sleeping(popen: type[subprocess.Popen[str]]) -> object:
-    return lambda argv, **options: popen([argv[0], "30"], **options)
 
 
 # --- choosing ------------------------------------------------------------------------------------
@@ -159,13 +157,10 @@ def three(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         Blas(name, name.partition("-")[0], f"somewhere/{name}.so", "cblas_dgemv", "")
         for name in ("openblas-numpy", "blis", "reference")
     ]
-
-    def libraries(
-        more: Sequence[str] = (), _environment: object = None
-    ) -> tuple[list[Blas], dict[str, str]]:
-        return found, dict.fromkeys(more, "it has no function cblas_dgemv")
-
-    monkeypatch.setattr(blas, "blas_libraries", libraries)
+    refused = "it has no function cblas_dgemv"
+    monkeypatch.setattr(
+        blas, "blas_libraries", lambda more, _: (found, dict.fromkeys(more, refused))
+    )
     return [library.name for library in found]
 
 

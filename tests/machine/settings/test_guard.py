@@ -71,6 +71,13 @@ def values(root: Path) -> list[str]:
     return [value(root, name) for name in (THP, *GOVERNORS)]
 
 
+def check_refused(
+    asked: dict[str, str], root: Path, sentence: str, error: type[Exception] = UserError
+) -> None:
+    with pytest.raises(error, match=sentence), settings(asked, root):
+        pytest.fail("not refused")
+
+
 AS_FOUND = ["madvise", "powersave", "powersave"]
 CHANGED = ["always", "performance", "performance"]
 
@@ -92,6 +99,11 @@ class Changer:
     def kill_guard(self) -> None:
         os.kill(self.guard, signal.SIGKILL)
         assert soon(lambda: not alive(self.guard))
+
+    def kill_both(self) -> None:
+        self.kill_guard()
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait(60)
 
 
 @contextmanager
@@ -197,9 +209,7 @@ def test_guard_and_process_are_killed_and_leftovers_are_put_back_with_words(
     root: Path, home: Path
 ) -> None:
     with changer(root) as other:
-        other.kill_guard()
-        os.kill(other.process.pid, signal.SIGKILL)
-        other.process.wait(60)
+        other.kill_both()
         assert values(root) == CHANGED
         said = restore_leftovers()
         assert values(root) == AS_FOUND
@@ -210,26 +220,15 @@ def test_guard_and_process_are_killed_and_leftovers_are_put_back_with_words(
     assert list(home.iterdir()) == []
 
 
-def test_leftovers_are_put_back_before_new_settings(root: Path) -> None:
+@pytest.mark.parametrize("asked", [{"thp": "never"}, {}], ids=str)
+def test_leftovers_are_put_back_before_a_measurement(root: Path, asked: dict[str, str]) -> None:
     with changer(root) as other:
-        other.kill_guard()
-        os.kill(other.process.pid, signal.SIGKILL)
-        other.process.wait(60)
-        with settings({"thp": "never"}, root) as record:
-            assert value(root, THP) == "never"
-        assert record.changes["thp"]["before"] == "madvise"
+        other.kill_both()
+        with settings(asked, root) as record:
+            assert values(root) == [asked.get("thp", "madvise"), *AS_FOUND[1:]]
+        assert [change["before"] for change in record.changes.values()] == ["madvise"] * len(asked)
         assert len(record.notes) == 3
     assert values(root) == AS_FOUND
-
-
-def test_leftovers_are_put_back_by_a_measurement_that_needs_no_settings(root: Path) -> None:
-    with changer(root) as other:
-        other.kill_guard()
-        os.kill(other.process.pid, signal.SIGKILL)
-        other.process.wait(60)
-        with settings({}) as record:
-            assert values(root) == AS_FOUND
-        assert (record.changes, len(record.notes)) == ({}, 3)
 
 
 def test_leftovers_of_a_process_that_still_runs_are_not_touched(root: Path) -> None:
@@ -266,11 +265,7 @@ def test_setting_that_vanished_meanwhile_is_reported(root: Path) -> None:
 
 def test_second_process_is_refused_and_told_who_is_at_it(root: Path) -> None:
     with changer(root) as other:
-        with (
-            pytest.raises(UserError, match=f"process {other.process.pid} is changing system"),
-            settings({"aslr": "0"}, root),
-        ):
-            pytest.fail("two at once")
+        check_refused({"aslr": "0"}, root, f"process {other.process.pid} is changing system")
         assert values(root) == CHANGED
         assert value(root, ASLR) == "2"
     assert soon(lambda: values(root) == AS_FOUND)
@@ -278,11 +273,7 @@ def test_second_process_is_refused_and_told_who_is_at_it(root: Path) -> None:
 
 def test_second_change_in_the_same_process_is_refused(root: Path) -> None:
     with settings({"thp": "always"}, root):
-        with (
-            pytest.raises(UserError, match=f"process {os.getpid()} is changing"),
-            settings({"thp": "never"}, root),
-        ):
-            pytest.fail("two at once")
+        check_refused({"thp": "never"}, root, f"process {os.getpid()} is changing")
         assert value(root, THP) == "always"
     assert value(root, THP) == "madvise"
 
@@ -300,8 +291,7 @@ def test_second_change_in_the_same_process_is_refused(root: Path) -> None:
     ],
 )
 def test_unknown_settings_and_values(root: Path, asked: dict[str, str], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence), settings(asked, root):
-        pytest.fail("not refused")
+    check_refused(asked, root, sentence)
 
 
 def test_nothing_asked_touches_nothing(root: Path, home: Path) -> None:
@@ -315,11 +305,8 @@ def test_setting_that_cannot_be_written_is_refused_and_the_others_put_back(
 ) -> None:
     (root / ASLR).unlink()
     (root / ASLR).symlink_to("/proc/version")  # which nobody can write, root included
-    with (
-        pytest.raises(UserError, match=r"sudo sysctl -w kernel.randomize_va_space=0"),
-        settings({"thp": "always", "aslr": "0"}, root),
-    ):
-        pytest.fail("not refused")
+    asked = {"thp": "always", "aslr": "0"}
+    check_refused(asked, root, "sudo sysctl -w kernel.randomize_va_space=0")
     assert value(root, THP) == "madvise"
     assert list(home.iterdir()) == []
 
@@ -329,11 +316,8 @@ def test_value_that_the_kernel_does_not_take_is_refused_and_put_back(
 ) -> None:
     written = guard.write_setting
     monkeypatch.setattr(guard, "write_setting", lambda path, _: written(path, "schedutil"))
-    with (
-        pytest.raises(UserError, match="reads 'schedutil' after 'performance' was written"),
-        settings({"governor": "performance"}, root),
-    ):
-        pytest.fail("not refused")
+    sentence = "reads 'schedutil' after 'performance' was written"
+    check_refused({"governor": "performance"}, root, sentence)
     assert values(root) == AS_FOUND
 
 
@@ -341,11 +325,7 @@ def test_guard_that_does_not_start_changes_nothing(
     root: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with (
-        pytest.raises(MeasurementError, match="settings does not start"),
-        settings({"aslr": "0"}, root),
-    ):
-        pytest.fail("not refused")
+    check_refused({"aslr": "0"}, root, "settings does not start", MeasurementError)
     assert value(root, ASLR) == "2"
     assert list(home.iterdir()) == []
 
@@ -354,16 +334,14 @@ def test_folder_that_others_can_write_is_not_trusted(root: Path, home: Path) -> 
     home.mkdir(parents=True)
     leftover(home, root)
     home.chmod(0o777)
-    with pytest.raises(UserError, match="can be written by others"), settings({"aslr": "0"}, root):
-        pytest.fail("not refused")
+    check_refused({"aslr": "0"}, root, "can be written by others")
     assert "can be written by others" in restore_leftovers()[-1]
     assert value(root, ASLR) == "0"
 
 
 def test_data_folder_that_cannot_be_made(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFLIB_HOME", str(root / ASLR))  # a file
-    with pytest.raises(UserError, match="nothing was changed"), settings({"aslr": "0"}, root):
-        pytest.fail("not refused")
+    check_refused({"aslr": "0"}, root, "nothing was changed")
     assert value(root, ASLR) == "2"
 
 
@@ -426,8 +404,7 @@ def test_leftover_that_cannot_be_put_back_stays_and_blocks(root: Path, home: Pat
     (sentence,) = restore_leftovers()
     assert "cannot put /proc/version back to 'better'" in sentence
     assert "By hand: echo better | sudo tee /proc/version" in sentence
-    with pytest.raises(UserError, match="was left changed"), settings({"aslr": "2"}, root):
-        pytest.fail("not refused")
+    check_refused({"aslr": "2"}, root, "was left changed")
     assert journal.exists()
 
 

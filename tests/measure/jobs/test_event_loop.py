@@ -102,11 +102,8 @@ def test_account_without_a_key(key: str) -> None:
     [
         (["events"], "3", r"account\.events: .* valid integer"),
         (["events"], True, r"account\.events: .* valid integer"),
-        (["checksum"], 3, r"account\.checksum: .* valid string"),
-        (["locks"], {"name": 1}, r"account\.locks: "),
         (["locks", 1], "task_queue", r"account\.locks\.1: "),
         (["locks", 1, "waiting_ns"], 1.5, r"account\.locks\.1\.waiting_ns: .* valid integer"),
-        (["per_thread", 0, "tid"], None, r"account\.per_thread\.0\.tid: .* valid integer"),
         (["points"], [3], r"account\.points\.0: .* valid string"),
     ],
 )

@@ -26,11 +26,10 @@ from perflib.lab.theme import png
 from perflib.machine.libraries.blas import Blas
 from perflib.measure.conditions import Conditions
 from perflib.model.errors import MeasurementError, UserError
-from perflib.model.finding import Finding
 from perflib.model.run import Run
-from perflib.store.run_files import load
 from tests.experiments.aliasing.offsets.test_sweep import OFFSETS, made
 from tests.experiments.aliasing.siblings import with_sibling
+from tests.experiments.judged import made_run
 
 needs_this_processor = pytest.mark.skipif(
     bool(experiment.unavailable()), reason=experiment.unavailable()
@@ -42,18 +41,13 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def swept(routine: str, n: int, build: str = "", order: str = "") -> Swept:
+def swept(routine: str, n: int, build: str, order: str = "") -> Swept:
     return Configuration(0, routine, build, n, order).swept
 
 
 def run_of(parts: dict[Swept, pd.DataFrame], **params: Any) -> Run:
     table = pd.concat([part.assign(**function.columns) for function, part in parts.items()])
-    given = experiment.params(params).model_dump(mode="json")
-    return Run("made", "alias_offsets", given, table.reset_index(drop=True))
-
-
-def verdicts(findings: list[Finding]) -> dict[str, str]:
-    return {finding.subject: finding.verdict for finding in findings}
+    return made_run(experiment, table.reset_index(drop=True), **params)
 
 
 COPY = swept("copy", 2048, "O2")
@@ -97,7 +91,7 @@ def test_each_function_has_its_verdicts() -> None:
         }
     )
     found = experiment.analyse(run)
-    assert verdicts(found) == {
+    assert {finding.subject: finding.verdict for finding in found} == {
         "convolution-O3-2048 predicted": "supported",
         "convolution-O3-2048": "supported",
         "copy-O2-2048 predicted": "refuted",
@@ -196,7 +190,7 @@ def test_half_width_is_of_what_is_predicted() -> None:
 def test_no_name_ends_a_figure(name: str) -> None:
     samples = made(1, rounds=6, offsets=[0, 64, 1024, 1088])
     table = pd.concat([samples.assign(function=name), samples.assign(function="mine")])
-    run = Run("made", "alias_offsets", experiment.params({}).model_dump(mode="json"), table)
+    run = made_run(experiment, table)
     drawn = experiment.figures(run)
     assert list(drawn) == ["time_other", "effects"]
     assert len(drawn["time_other"].axes) == 2
@@ -246,7 +240,6 @@ def test_a_short_run_lays_the_buffers_where_they_should_be(together: bool) -> No
     assert (table["time_ns"] > 0).all()
     kernels = {kernel["variant"]: kernel for kernel in run.provenance["kernels"]}
     assert "-DAPART=restrict" in kernels["O2-restrict"]["flags"]
-    pd.testing.assert_frame_equal(load(run.id).samples, table, check_dtype=False)
     assert set(table["routine"]) == {"convolution", "memcpy"}
     assert experiment.analyse(run)
 

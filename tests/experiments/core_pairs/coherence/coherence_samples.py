@@ -12,6 +12,7 @@ from perflib.experiments import get
 from perflib.experiments.core_pairs.coherence.names import CHASED, PROTOCOLS, way_of
 from perflib.model.finding import Finding
 from perflib.model.run import Run
+from tests.experiments.core_pairs import cell_samples
 from tests.experiments.judged import by_subject, made_run
 from tests.experiments.made_once import made_once
 
@@ -48,28 +49,8 @@ _STAYS = ("local", "invalid", "shared_here load", "owned_here")  # never depends
 
 def machine(groups: Sequence[Sequence[int]] = ((0, 1),)) -> dict[str, Any]:
     """As ``describe`` describes it: each group is a NUMA node with a last-level cache."""
-    return {
-        "hostname": "simulated",
-        "fingerprint": "simulated",
-        "caches": [
-            {
-                "level": 3, "kind": "unified", "size_bytes": 32 << 20,
-                "shared_by": [",".join(map(str, group)) for group in groups],
-            }
-        ],
-        "nodes": [
-            {"node": place, "cpus": list(group), "distances": []}
-            for place, group in enumerate(groups)
-        ],
-        "cpus": [
-            {
-                "cpu": cpu, "where": f"node {place}", "node": place, "package": place,
-                "die": 0, "siblings": [cpu],
-            }
-            for place, group in enumerate(groups)
-            for cpu in group
-        ],
-    }  # fmt: skip
+    node_of = {cpu: place for place, group in enumerate(groups) for cpu in group}
+    return cell_samples.machine([node_of[cpu] for cpu in sorted(node_of)])
 
 
 @made_once
@@ -87,7 +68,6 @@ def samples(
     slow: Mapping[int, float] | None = None,
     at_once: int = 1,
     together: float = 1.0,
-    absent: float = 0.0,
     tail_ns: float = 0.0,
 ) -> pd.DataFrame:
     """Rows as ``coherence`` makes them, in the order of time.
@@ -106,8 +86,6 @@ def samples(
         By how much a core's every request takes longer.
     at_once, together
         How many pairs are measured at the same time, and how many times as long that makes it.
-    absent
-        The share of rows that are missing.
     tail_ns
         What samples that were preempted add to a row's mean, not to its median.
     """
@@ -142,12 +120,11 @@ def samples(
         noises.append(np.exp(generator.normal(0, noise, len(rows) - sum(map(len, noises)))))
     made = pd.DataFrame(rows, columns=_COLUMNS)
     ns = np.array(usual_ns) * np.concatenate(noises)
-    made = made.assign(
+    return made.assign(
         position=0, third_cpu=-1, samples=15, latency_ns=ns, quarter_ns=0.99 * ns,
         three_quarters_ns=1.01 * ns, mean_ns=ns + tail_ns, latency_cycles=ns * MHZ / 1e3,
         core_mhz=MHZ, proven=1.0, involuntary_switches=0, ok=True,
     )  # fmt: skip
-    return made[generator.random(len(made)) >= absent].reset_index(drop=True)
 
 
 _COLUMNS = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import numpy as np
 import pytest
 
 from perflib.experiments import get
@@ -20,10 +19,8 @@ from perflib.experiments.core_pairs.coherence.names import (
 from perflib.experiments.core_pairs.coherence.plan import PairConfiguration, configurations_of
 from perflib.experiments.core_pairs.coherence.trials import CoherenceTrials
 from perflib.machine.hardware.caches import Cache
-from perflib.machine.hardware.topology import Cpu, Topology
 from perflib.model.errors import UserError
-from perflib.store.run_files import load, runs_dir
-from tests.experiments.commands import command
+from tests.experiments.topologies import places
 
 COHERENCE = get("coherence")
 CPUS = sorted(os.sched_getaffinity(0))
@@ -70,8 +67,7 @@ def test_of_two_cores_there_is_no_third() -> None:
 
 
 def test_a_process_with_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    places = Topology((Cpu(3, 0, 0, 0, 0, (3,), True, True, False),), ())
-    monkeypatch.setattr(coherence, "topology", lambda: places)
+    monkeypatch.setattr(coherence, "topology", lambda: places({3: 0}))
     assert "only cpu3" in COHERENCE.unavailable()
     with pytest.raises(UserError, match="coherence is between two cores"):
         plan_of()
@@ -80,9 +76,8 @@ def test_a_process_with_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight cores of two threads, four cores a cache: cpu0 and cpu8 are siblings."""
-    cpus = [
-        Cpu(cpu, cpu % 8, 0, 0, 0, (cpu % 8, cpu % 8 + 8), True, True, False) for cpu in range(16)
-    ]
+    threads = {cpu: (cpu % 8, cpu % 8 + 8) for cpu in range(16)}
+    found_cpus = places(dict.fromkeys(range(16), 0), threads)
     shared = [tuple(cpu for cpu in range(16) if cpu % 8 // 4 == half) for half in range(2)]
     found = tuple(
         Cache(
@@ -91,7 +86,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         for own in shared
     )  # fmt: skip
-    monkeypatch.setattr(measure, "topology", lambda: Topology(tuple(cpus), ()))
+    monkeypatch.setattr(measure, "topology", lambda: found_cpus)
     monkeypatch.setattr(measure, "caches", lambda: found)
     monkeypatch.setattr(CoherenceParams, "resolved_cores", lambda self: self.cores)
 
@@ -109,14 +104,8 @@ def test_two_cores_stand_for_a_group_not_two_threads_of_one() -> None:
 
 
 @real
-def test_a_run_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    words = [f"{name}={value}" for name, value in SMALL.items() if name != "cores"]
-    cores = ",".join(map(str, SMALL["cores"]))
-    given = [part for word in [*words, f"cores={cores}"] for part in ("-p", word)]
-    assert command("run", "coherence", "--preset", "quick", *given) == 0
-    assert capsys.readouterr().out.startswith("coherence-")
-    (path,) = runs_dir().glob("coherence-*.parquet")
-    run = load(path.stem)
+def test_a_short_run() -> None:
+    run = COHERENCE.measure(COHERENCE.params(SMALL, "quick"))
     made = run.samples
     states = [state for state in USUAL_STATES if state not in WITH_THIRD]
     main_rows = made[made["control"] == ""]
@@ -130,13 +119,9 @@ def test_a_run_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None
     counts = main_rows.groupby(["round", "owner_cpu", "what"]).size()
     assert (counts == 1).all()
     assert set(made.loc[made["control"] == "layout", "layout"]) == set(LAYOUTS)
-    assert np.allclose(
-        main_rows["latency_cycles"], main_rows["latency_ns"] * main_rows["core_mhz"] / 1e3
-    )
     (problem,) = run.provenance["problems"]
     assert problem.startswith("left out, since they need a third core")
     assert problem.endswith("states shared, forward, owned")
-    assert {"kernel", "conditions", "machine"} <= set(run.provenance)
     subjects = {one.subject for one in COHERENCE.analyse(run)}
     assert {"control", "preparation", "modified load", "protocols", "groups"} <= subjects
 

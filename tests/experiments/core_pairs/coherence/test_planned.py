@@ -39,11 +39,11 @@ FAR = 1.6  # times as long as near
 class Machine:
     """16 cores whose latencies are drawn with tails, and what a planned run does to them."""
 
-    def __init__(self, group: Ints, seed: int = 1, near: float = 100.0, small: float = 1.0) -> None:
+    def __init__(self, group: Ints, seed: int = 1, small: float = 1.0) -> None:
         self._rng = np.random.default_rng(seed)
         half = np.arange(16) % 2  # of each group: farther from each other by ``small``
         apart = np.where(half[:, None] == half, 1.0, small)
-        self._ns = near * np.where(group[:, None] == group, apart, FAR)
+        self._ns = 100 * np.where(group[:, None] == group, apart, FAR)
         self.trials: list[dict[str, Any]] = []
         self.deciding = Deciding(self.trials, "cas_one_line", ALWAYS, 5.0)
 

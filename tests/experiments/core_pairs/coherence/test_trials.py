@@ -45,6 +45,7 @@ CPUS = sorted(os.sched_getaffinity(0))
 COLUMNS = {column.name for column in get("coherence").columns}
 CPU, MEMORY, LATE = 2, 4, 6
 EMPTY_NS, LATENCY_NS, MHZ = 20.0, 50.0, 4000.0
+PAIR = PairConfiguration(0, ((2, 5),))
 
 real = pytest.mark.skipif(
     bool(get("coherence").unavailable()), reason=get("coherence").unavailable()
@@ -199,7 +200,7 @@ def rows(columns: Any) -> list[dict[str, Any]]:
 
 def test_a_trial_of_one_pair_has_a_row_of_each_call() -> None:
     worker = Simulated()
-    trials = trials_of([worker], [PairConfiguration(0, ((2, 5),))])
+    trials = trials_of([worker], [PAIR])
     columns = trials.take(0, 0)
     assert set(columns) == COLUMNS - {"round", "position"}
     found = {row["what"]: row for row in rows(columns)}
@@ -223,7 +224,7 @@ def test_a_trial_of_one_pair_has_a_row_of_each_call() -> None:
 
 def test_arguments_are_the_kernels() -> None:
     worker = Simulated()
-    trials_of([worker], [PairConfiguration(0, ((2, 5),))], ["owned_here"]).take(0, 0)
+    trials_of([worker], [PAIR], ["owned_here"]).take(0, 0)
     by_function = {
         (function, *arguments[: 1 if function == "coherence_exchange" else 5]): arguments
         for function, arguments in worker.calls
@@ -239,7 +240,7 @@ def test_arguments_are_the_kernels() -> None:
 def test_rounds_have_orders_of_their_own_that_come_back_when_a_run_is_resumed() -> None:
     def calls_of(round_: int) -> list[Any]:
         worker = Simulated()
-        trials_of([worker], [PairConfiguration(0, ((2, 5),))]).take(round_, 0)
+        trials_of([worker], [PAIR]).take(round_, 0)
         return [(function, arguments[:-1]) for function, arguments in worker.calls]
 
     assert calls_of(0) == calls_of(0)
@@ -251,9 +252,7 @@ def test_the_row_is_the_median_sample_and_says_where_the_others_lie() -> None:
         samples["time_ns"] = [48020, 4820, 4920, 5020, 4720]  # of 100: 480, 48, 49, 50, 47 ns
         return 0
 
-    trials = trials_of(
-        [Simulated(lambda *_: slow)], [PairConfiguration(0, ((0, 1),))], [], exchanges=100
-    )
+    trials = trials_of([Simulated(lambda *_: slow)], [PAIR], [], exchanges=100)
     row = next(row for row in rows(trials.take(0, 0)) if row["what"] == "cas_one_line")
     assert row["latency_ns"] == pytest.approx(49)
     assert row["time_ns"] == 4920
@@ -400,7 +399,7 @@ def only(function: str, answer: Any) -> Callable[[str, tuple[Any, ...]], Any]:
 
 def test_a_core_that_is_gone_costs_its_rows_and_is_reported_once() -> None:
     spoilt = failing(CPU, errno.EINVAL)
-    trials = trials_of([Simulated(lambda *_: spoilt)], [PairConfiguration(0, ((2, 5),))])
+    trials = trials_of([Simulated(lambda *_: spoilt)], [PAIR])
     for round_ in range(2):
         found = rows(trials.take(round_, 0))
         assert len(found) == 7
@@ -414,7 +413,7 @@ def test_a_core_that_is_gone_costs_its_rows_and_is_reported_once() -> None:
 
 def test_what_is_late_is_not_used_and_not_waited_for_again() -> None:
     worker = Simulated(only("coherence_exchange", failing(LATE, errno.ETIMEDOUT, keep=2)))
-    trials = trials_of([worker], [PairConfiguration(0, ((2, 5),))], [])
+    trials = trials_of([worker], [PAIR], [])
     found = rows(trials.take(0, 0))
     assert len(found) == 1, "the others would be as late"
     assert worker.killed == 1
@@ -428,7 +427,7 @@ def test_what_is_late_is_not_used_and_not_waited_for_again() -> None:
 
 def test_no_memory_is_reported() -> None:
     spoilt = failing(MEMORY, errno.ENOMEM)
-    trials = trials_of([Simulated(lambda *_: spoilt)], [PairConfiguration(0, ((2, 5),))], [])
+    trials = trials_of([Simulated(lambda *_: spoilt)], [PAIR], [])
     assert not any(trials.take(0, 0)["ok"])
     assert "no memory or no thread available: Cannot allocate memory" in trials.problems[0]
 
@@ -436,7 +435,7 @@ def test_no_memory_is_reported() -> None:
 def test_wrong_arguments_are_an_error_and_leave_no_answer_behind() -> None:
     worker = Simulated(lambda *_: failing(1, errno.EINVAL))
     with pytest.raises(MeasurementError, match="coherence refused its arguments"):
-        trials_of([worker], [PairConfiguration(0, ((2, 5),))]).take(0, 0)
+        trials_of([worker], [PAIR]).take(0, 0)
 
 
 @pytest.mark.parametrize(
@@ -453,11 +452,7 @@ def test_one_sample_that_is_not_as_it_should_be_spoils_its_row(
         samples[column][3] = value
         return 0
 
-    trials = trials_of(
-        [Simulated(only("coherence_transfer", spoil))],
-        [PairConfiguration(0, ((2, 5),))],
-        ["modified"],
-    )
+    trials = trials_of([Simulated(only("coherence_transfer", spoil))], [PAIR], ["modified"])
     found = {row["what"]: row["ok"] for row in rows(trials.take(0, 0))}
     assert found == dict.fromkeys(PROTOCOLS, True) | {
         "modified load": False, "modified write": False,
@@ -470,7 +465,7 @@ def test_a_latency_below_the_clocks_own_is_not_used() -> None:
         samples["time_ns"] = 10
         return 0
 
-    trials = trials_of([Simulated(lambda *_: short)], [PairConfiguration(0, ((2, 5),))], ["local"])
+    trials = trials_of([Simulated(lambda *_: short)], [PAIR], ["local"])
     assert not any(trials.take(0, 0)["ok"])
 
 

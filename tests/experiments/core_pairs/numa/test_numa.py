@@ -1,11 +1,9 @@
-"""numa as its user meets it: many cores simulated, a run here, tables of users, what fails."""
+"""numa as its user meets it: many cores simulated, a run here, what fails."""
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +14,11 @@ from perflib.experiments import get
 from perflib.experiments.core_pairs.numa import Numa, measure
 from perflib.experiments.core_pairs.numa.claims import DISTANCES, OWN
 from perflib.lab.theme import figures
-from perflib.machine.hardware.topology import Cpu, NumaNode, Topology, topology
+from perflib.machine.hardware.topology import NumaNode, Topology, topology
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
-from perflib.store.run_files import load, runs
-from tests.experiments.commands import command
+from perflib.store.run_files import runs
 from tests.experiments.core_pairs.cell_samples import (
     AMD,
     INTEL,
@@ -33,9 +30,9 @@ from tests.experiments.core_pairs.cell_samples import (
     samples,
 )
 from tests.experiments.judged import by_subject
+from tests.experiments.topologies import places
 
 NUMA = get("numa")
-REQUIRED = ["alloc_cpu", "load_cpu", "latency_cycles"]
 TINY: dict[str, Any] = {"budget_s": 0.5, "array_mib": 4, "trial_ms": 0.3}
 
 TWO_NODES = [0] * 8 + [1] * 8
@@ -53,15 +50,6 @@ def found_in(
 
 
 # --- what it says --------------------------------------------------------------------------------
-
-
-def test_null_a_machine_with_one_node() -> None:
-    """Two cores, as here: one group, and the kernel names one, too."""
-    found = found_in(samples(flat(2), rounds=24, noise=0.01), machine([0, 0]))
-    assert (found["groups"].verdict, found["groups"].effect) == ("refuted", 1.0)
-    assert found["kernel"].verdict == "supported"
-    assert "distances" not in found
-    assert {found[name].verdict for name in ("own", "cpu0", "cpu1")} == {"refuted"}
 
 
 def test_what_matters_is_the_users_choice() -> None:
@@ -110,26 +98,6 @@ def test_runs_are_compared_by_their_cores() -> None:
     assert 15 < changed["cpu2"].effect < 25
 
 
-# --- tables of users -----------------------------------------------------------------------------
-
-
-def test_a_users_table_gives_the_same_as_a_run(tmp_path: Path, capsys: Any) -> None:
-    table = samples(INTEL)
-    path = tmp_path / "mine.csv"
-    table[REQUIRED].to_csv(path, index=False)
-    assert command("analyse", "numa", "--samples", str(path), "--json") == 0
-    found = {one["subject"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
-    assert found["groups"]["effect"] == 2
-    assert found["groups"]["verdict"] == "supported"
-    assert found["groups"]["evidence"]["groups"]["9"] == 1
-    assert [round(near["latency"], -1) for near in found["groups"]["evidence"]["classes"]] == [
-        220, 360,
-    ]  # fmt: skip
-    assert "kernel" not in found
-    drawn = figures(run_of(table[REQUIRED]))
-    assert list(drawn) == ["heatmap", "groups", "classes"]
-
-
 # --- figures -------------------------------------------------------------------------------------
 
 
@@ -149,23 +117,18 @@ def test_nodes_by_the_machines_description() -> None:
 
 def two_sockets_and_memory() -> Topology:
     """16 cores on 2 nodes, and a node of memory only."""
-    cpus = tuple(
-        Cpu(cpu, cpu, cpu // 8, 0, cpu // 8, (cpu,), online=True, allowed=True, isolated=False)
-        for cpu in range(16)
-    )
-    nodes = tuple(
-        NumaNode(n, tuple(range(8 * n, 8 * n + 8)), 1 << 34, (10, 21, 17)) for n in (0, 1)
-    )
-    return Topology(cpus, (*nodes, NumaNode(2, (), 1 << 34, (17, 17, 10))))
+    nodes = [NumaNode(n, tuple(range(8 * n, 8 * n + 8)), 1 << 34, (10, 21, 17)) for n in (0, 1)]
+    memory = NumaNode(2, (), 1 << 34, (17, 17, 10))
+    return replace(places({cpu: cpu // 8 for cpu in range(16)}), nodes=(*nodes, memory))
 
 
 @pytest.fixture
 def two_sockets(monkeypatch: pytest.MonkeyPatch) -> FakeArrays:
     """That machine, simulated."""
-    places = two_sockets_and_memory()
+    found = two_sockets_and_memory()
     fake = FakeArrays(INTEL)
-    monkeypatch.setattr(measure, "topology", lambda: places)
-    monkeypatch.setattr("perflib.framework.params.topology", lambda **_: places)
+    monkeypatch.setattr(measure, "topology", lambda: found)
+    monkeypatch.setattr("perflib.framework.params.topology", lambda **_: found)
     monkeypatch.setattr(measure, "caches", lambda: ())
     monkeypatch.setattr(measure, "free_bytes", lambda: 1 << 40)
     monkeypatch.setattr(measure, "Arrays", fake)
@@ -173,12 +136,11 @@ def two_sockets(monkeypatch: pytest.MonkeyPatch) -> FakeArrays:
     return fake
 
 
-def measured(rounds: int, watch: Callable[[Any], None] = lambda _status: None, **given: Any) -> Run:
+def measured(rounds: int, **given: Any) -> Run:
     """A run that is stopped in the first trial after so many rounds."""
     stop = threading.Event()
 
     def progress(status: Any) -> None:
-        watch(status)
         if status.rounds >= rounds:
             stop.set()
 
@@ -264,17 +226,12 @@ def test_what_this_machine_cannot_do(
 @needs_two_cores
 def test_a_run_here() -> None:
     cpus = topology().allowed_cpus()[:2]
-    given = TINY | {"cores": ",".join(map(str, cpus))}
-    assert command("run", "numa", *(f"-p{key}={value}" for key, value in given.items())) == 0
-    (saved,) = runs()
-    run = load(saved.id)
+    run = NUMA.measure(NUMA.params(TINY | {"cores": cpus}))
     assert run.samples["ok"].all()
     assert set(run.samples["alloc_cpu"]) == set(run.samples["load_cpu"]) == set(cpus)
-    cycles = run.samples["latency_ns"] * run.samples["core_mhz"] / 1e3
-    medians = run.samples.assign(cycles=cycles).groupby(["round", "alloc_cpu", "load_cpu"])
-    assert (medians["latency_cycles"].median() > 0).all()
-    places = topology()
-    assert [places.cpu(int(cpu)).node for cpu in run.samples["alloc_cpu"]] == (
+    assert (run.samples["latency_cycles"] > 0).all()
+    here = topology()
+    assert [here.cpu(int(cpu)).node for cpu in run.samples["alloc_cpu"]] == (
         run.samples["alloc_node"].tolist()
     )
     found = by_subject(NUMA.analyse(run))

@@ -89,13 +89,11 @@ def test_what_the_user_requests() -> None:
 # --- trials --------------------------------------------------------------------------------------
 
 
-def trials_of(fake: FakeArrays, detail: str = "pairs") -> tuple[NumaTrials, Stages]:
-    stages = Stages(CORES, (0, 8), detail)
-    made = NumaTrials(
-        cast(Arrays, fake), stages, NODES, loads=1000, repeats=3, seed=7, order="window",
-        bytes_=MIB, backing="4k",
+def trials_of(fake: FakeArrays) -> NumaTrials:
+    return NumaTrials(
+        cast(Arrays, fake), Stages(CORES, (0, 8), "pairs"), NODES, loads=1000, repeats=3, seed=7,
+        order="window", bytes_=MIB, backing="4k",
     )  # fmt: skip
-    return made, stages
 
 
 def whole_round(trials: NumaTrials, round_: int) -> list[Columns]:
@@ -121,13 +119,13 @@ def test_one_reading_of_the_frequency_that_an_interrupt_spoils(
         return samples, why
 
     monkeypatch.setattr(fake, "run", spoiled)
-    trials, _ = trials_of(fake)
+    trials = trials_of(fake)
     assert trials.take(4, 0)["latency_cycles"] == pytest.approx([220.0] * 3)
 
 
 def test_arrays_are_placed_anew_in_each_round_at_their_first_use() -> None:
     fake = FakeArrays(INTEL)
-    trials, _ = trials_of(fake)
+    trials = trials_of(fake)
     whole_round(trials, 0)
     assert sorted(fake.placed) == [(0, 7), (8, 7)]
     whole_round(trials, 4)
@@ -138,7 +136,7 @@ def test_arrays_are_placed_anew_in_each_round_at_their_first_use() -> None:
 
 def test_an_array_that_is_gone_with_its_worker_is_placed_again() -> None:
     fake = FakeArrays(INTEL)
-    trials, _ = trials_of(fake)
+    trials = trials_of(fake)
     trials.take(4, 0)
     fake.release(0)
     assert trials.take(4, 1)["ok"] == [True] * 3
@@ -148,7 +146,7 @@ def test_an_array_that_is_gone_with_its_worker_is_placed_again() -> None:
 def test_a_core_that_is_taken_away_during_the_run() -> None:
     """Its cells are marked, in both directions; the others go on, and it may come back."""
     fake = FakeArrays(INTEL)
-    trials, _ = trials_of(fake)
+    trials = trials_of(fake)
     assert len(good(whole_round(trials, 4))) == 256
     fake.gone = {5}
     rows = whole_round(trials, 5)
@@ -172,7 +170,7 @@ def test_a_node_whose_memory_is_refused_is_reported_once(monkeypatch: pytest.Mon
     )
     fake = FakeArrays(INTEL)
     fake.elsewhere = dict.fromkeys(range(8, 16), 0)
-    trials, _ = trials_of(fake)
+    trials = trials_of(fake)
     rows = whole_round(trials, 4)
     assert good(rows) == {(a, b) for a in range(8) for b in CORES}
     (problem,) = trials.problems
@@ -186,7 +184,7 @@ def test_a_thread_that_migrates_keeps_its_numbers_but_they_do_not_count(
     fake = FakeArrays(INTEL)
     usual = fake.run
     monkeypatch.setattr(fake, "run", lambda *given: (usual(*given)[0], "moved away"))
-    trials, _ = trials_of(fake)
+    trials = trials_of(fake)
     columns = trials.take(4, 0)
     assert columns["ok"] == [False] * 3
     assert all(np.isfinite(columns["latency_cycles"]))
@@ -196,7 +194,7 @@ def test_a_thread_that_migrates_keeps_its_numbers_but_they_do_not_count(
 def test_a_whole_round_without_a_good_cell_ends_the_run() -> None:
     fake = FakeArrays(INTEL)
     fake.refused = dict.fromkeys(CORES, "no memory")
-    trials, _ = trials_of(fake)
+    trials = trials_of(fake)
     for round_ in range(4):  # coarse: the other cores may be better off
         whole_round(trials, round_)
     whole_round(trials, 4)
@@ -207,16 +205,11 @@ def test_a_whole_round_without_a_good_cell_ends_the_run() -> None:
 # --- before the first trial ----------------------------------------------------------------------
 
 
-def loads_of(fake: FakeArrays) -> int:
-    as_: dict[str, Any] = {"order": "window", "bytes_": MIB, "backing": "4k"}
-    return calibrate(cast(Arrays, fake), NODES, 3, 2.0, **as_)
-
-
 def test_nothing_is_available_anywhere() -> None:
     fake = FakeArrays(INTEL)
     fake.refused = dict.fromkeys(CORES, "no memory")
     with pytest.raises(MeasurementError, match=r"no core's memory is available .* no memory$"):
-        loads_of(fake)
+        calibrate(cast(Arrays, fake), NODES, 3, 2.0, order="window", bytes_=MIB, backing="4k")
 
 
 def system(root: Path, *, allowed: str = "0-1", free_kb: int = 9_000_000) -> Path:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ from perflib.instruments.threads.waits import lock_waits, wait_paths
 from perflib.model.errors import MeasurementError
 from tests.instruments.perf import perf_files
 from tests.instruments.perf.perf_files import FileEvent, perf_file
-from tests.instruments.threads.programs import TURNS, compiled
+from tests.instruments.threads.programs import TURNS, program
 
 needs_perf = pytest.mark.skipif(bool(unavailable()), reason=f"perf cannot: {unavailable()}")
 STATIC = {
@@ -43,17 +44,6 @@ STATIC = {
 }
 
 
-def profiled(folder: Path, settings: Settings, *argv: str | Path) -> tuple[PerfThreads, int]:
-    """A job recorded from its first instruction to its end."""
-    with PerfThreads(folder, settings) as recorder:
-        recorder.enable()
-        with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as job:
-            recorder.started(job.pid)
-            assert job.wait() == 0
-        recorder.disable()
-    return recorder, job.pid
-
-
 def again(recorder: PerfThreads, settings: Settings) -> PerfThreads:
     """The same data, to be converted with other settings."""
     recorder._settings = settings
@@ -64,18 +54,26 @@ def again(recorder: PerfThreads, settings: Settings) -> PerfThreads:
 
 
 def complete(folder: Path, *argv: str | Path) -> tuple[PerfThreads, int, Recording]:
-    """A job recorded. Some kernels hide a switch now and then: then once more."""
+    """A job recorded from its first instruction to its end.
+
+    Some kernels hide a switch now and then: then once more.
+    """
     for attempt in range(5):
-        recorder, pid = profiled(folder, Settings(), *argv)
-        recording = recorder.recording(pid, folder / f"recording-{attempt}")
+        with PerfThreads(folder, Settings()) as recorder:
+            recorder.enable()
+            with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as job:
+                recorder.started(job.pid)
+                assert job.wait() == 0
+            recorder.disable()
+        recording = recorder.recording(job.pid, folder / f"recording-{attempt}")
         if not recording.meta["lost"]["events"]:
             break
-    return recorder, pid, recording
+    return recorder, job.pid, recording
 
 
 @pytest.fixture(scope="module")
 def locks(tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    return complete(tmp_path_factory.mktemp("locks"), compiled("locks"), str(TURNS))[2]
+    return complete(tmp_path_factory.mktemp("locks"), program("locks"), str(TURNS))[2]
 
 
 @needs_perf
@@ -114,12 +112,8 @@ def test_recording_says_what_it_is(locks: Recording) -> None:
 def family(tmp_path_factory: pytest.TempPathFactory) -> tuple[PerfThreads, int]:
     folder = tmp_path_factory.mktemp("family")
     other = folder / "a-program-with-a-long-name"
-    shutil.copy(compiled("family"), other)
-    return complete(folder, compiled("family"), other)[:2]
-
-
-def names(recorder: PerfThreads, pid: int, out: Path) -> set[str]:
-    return set(recorder.recording(pid, out).threads["name"])
+    shutil.copy(program("family"), other)
+    return complete(folder, program("family"), other)[:2]
 
 
 ODD = {"two words", "==> next_comm=x", "line\nend", "�� bytes", ""}
@@ -157,9 +151,9 @@ def test_what_is_left_out(
     family: tuple[PerfThreads, int], tmp_path: Path, settings: Settings, missing: set[str]
 ) -> None:
     recorder, pid = family
-    found = names(again(recorder, settings), pid, tmp_path / "some")
+    found = again(recorder, settings).recording(pid, tmp_path / "some").threads["name"]
     everything = ODD | CHILDREN | {"family", "a-program-with-"}
-    assert found & everything == everything - missing
+    assert set(found) & everything == everything - missing
 
 
 @needs_perf
@@ -185,29 +179,28 @@ def test_process_that_was_never_there(family: tuple[PerfThreads, int], tmp_path:
 # --- a job that is told what to do ---------------------------------------------------------------
 
 
+class Turning(NamedTuple):
+    """A job, and what has it make so many turns between two threads."""
+
+    pid: int
+    turn: Callable[[int], None]
+
+
 @pytest.fixture
-def turning() -> Iterator[Callable[[int], None]]:
-    """A job that makes so many turns between two threads; its process is the function's ``pid``."""
+def turning() -> Iterator[Turning]:
     with subprocess.Popen(
-        compiled("turning"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        program("turning"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as job:
-        assert job.stdin is not None
         assert job.stdout is not None
-        given, said = job.stdin, job.stdout
+        said = job.stdout
         assert said.readline() == "ready\n"
 
         def turn(number: int) -> None:
-            given.write(f"{number}\n")
-            given.flush()
+            print(number, file=job.stdin, flush=True)
             assert said.readline() == "turned\n"
 
-        turn.pid = job.pid  # type: ignore[attr-defined]
-        yield turn
+        yield Turning(job.pid, turn)
         job.kill()
-
-
-def pid_of(turning: Callable[[int], None]) -> int:
-    return int(turning.pid)  # type: ignore[attr-defined]
 
 
 def sleeps(pid: int) -> int:
@@ -222,18 +215,18 @@ def perf_of(recorder: PerfThreads) -> int:
 
 
 @needs_perf
-def test_only_what_happens_while_it_is_on(turning: Callable[[int], None], tmp_path: Path) -> None:
+def test_only_what_happens_while_it_is_on(turning: Turning, tmp_path: Path) -> None:
     """A job that runs already; what it did before and afterwards is not there."""
     with PerfThreads(tmp_path, Settings()) as recorder:
-        recorder.started(pid_of(turning))
-        turning(50)
+        recorder.started(turning.pid)
+        turning.turn(50)
         before_ns = time.monotonic_ns()
         recorder.enable()
-        turning(20)
+        turning.turn(20)
         recorder.disable()
         after_ns = time.monotonic_ns()
-        turning(50)
-    found = recorder.recording(pid_of(turning), tmp_path / "recording")
+        turning.turn(50)
+    found = recorder.recording(turning.pid, tmp_path / "recording")
     assert before_ns < found.start_ns < found.end_ns < after_ns
     waits = lock_waits(found).groupby("name")["waits"].sum()
     # Who comes late waits; which of the two that is, is not known.
@@ -243,21 +236,21 @@ def test_only_what_happens_while_it_is_on(turning: Callable[[int], None], tmp_pa
 
 
 @needs_perf
-def test_killed_perf_leaves_what_it_had(turning: Callable[[int], None], tmp_path: Path) -> None:
+def test_killed_perf_leaves_what_it_had(turning: Turning, tmp_path: Path) -> None:
     with PerfThreads(tmp_path, Settings()) as recorder:
         recorder.enable()
         begun = recorder.path.stat().st_size
         waited = 0
         while waited < 200 or recorder.path.stat().st_size < begun + 1_500_000:
-            before = sleeps(pid_of(turning))
-            turning(1000)  # how often it waits is left to chance
-            waited += sleeps(pid_of(turning)) - before - 2  # for its input, and for the other's end
+            before = sleeps(turning.pid)
+            turning.turn(1000)  # how often it waits is left to chance
+            waited += sleeps(turning.pid) - before - 2  # for its input, and for the other's end
         for _ in range(4):  # told something, perf answers, and then writes what it has
             ControlledPerf.enable(recorder)
         os.kill(perf_of(recorder), signal.SIGKILL)
-        turning(10)
+        turning.turn(10)
         recorder.disable()
-    found = recorder.recording(pid_of(turning), tmp_path / "recording")
+    found = recorder.recording(turning.pid, tmp_path / "recording")
     assert found.meta["cut"] == "perf was killed by signal 9: the recording ends there."
     assert {"turning", "answer"} <= set(found.threads["name"])
     assert (found.intervals["state"] == State.WAITING).sum() > 100
@@ -265,21 +258,19 @@ def test_killed_perf_leaves_what_it_had(turning: Callable[[int], None], tmp_path
     data = recorder.path.read_bytes()
     for share in (0.75, 0.5):
         recorder.path.write_bytes(data[: begun + int(share * (len(data) - begun))])
-        part = recorder.recording(pid_of(turning), tmp_path / f"cut-{share}")
+        part = recorder.recording(turning.pid, tmp_path / f"cut-{share}")
         assert part.end_ns <= found.end_ns
 
 
 @needs_perf
-def test_data_that_reaches_its_bound_ends_the_recording(
-    turning: Callable[[int], None], tmp_path: Path
-) -> None:
+def test_data_that_reaches_its_bound_ends_the_recording(turning: Turning, tmp_path: Path) -> None:
     with PerfThreads(tmp_path, Settings(max_data_mb=12)) as recorder:
         recorder.enable()
         assert recorder._process is not None
         while recorder._process.poll() is None:
-            turning(1000)
+            turning.turn(1000)
         recorder.disable()
-    found = recorder.recording(pid_of(turning), tmp_path / "recording")
+    found = recorder.recording(turning.pid, tmp_path / "recording")
     assert found.meta["cut"] == "Its data on disk reached max_data_mb=12: the recording ends there."
     assert lock_waits(found)["waits"].sum() > 0
 
@@ -314,17 +305,17 @@ def test_bound_that_a_list_of_processes_reaches(tmp_path: Path) -> None:
 
 @needs_perf
 def test_lost_events_are_counted_and_what_they_touch_is_marked(
-    turning: Callable[[int], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    turning: Turning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_buffer_pages", lambda: 8)
     with PerfThreads(tmp_path, Settings()) as recorder:
         recorder.enable()
         os.kill(perf_of(recorder), signal.SIGSTOP)  # nobody empties the buffers
-        turning(4000)
+        turning.turn(4000)
         os.kill(perf_of(recorder), signal.SIGCONT)
-        turning(4000)
+        turning.turn(4000)
         recorder.disable()
-    found = recorder.recording(pid_of(turning), tmp_path / "recording")
+    found = recorder.recording(turning.pid, tmp_path / "recording")
     assert found.meta["lost"]["events"] > 0
     assert found.lost["number"].sum() > 0
     assert (found.intervals["flags"] & Flag.LOST).any()
@@ -366,6 +357,7 @@ def test_file_with_another_clock_says_so(tmp_path: Path) -> None:
 
 
 def false_perf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    monkeypatch.setattr(module, "_INITIAL_PIDS", str(Path("/proc/self/ns/pid").readlink()))
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "perf").write_text(f"#!{sys.executable}\nimport sys\n{body}\n")
@@ -382,13 +374,11 @@ def test_no_perf_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_perf_that_is_not_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     false_perf(tmp_path, monkeypatch, "sys.exit(255)")
-    monkeypatch.setattr(module, "_INITIAL_PIDS", str(Path("/proc/self/ns/pid").readlink()))
     assert "perf is not allowed" in unavailable()
 
 
 def test_kernel_without_tracepoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     false_perf(tmp_path, monkeypatch, "sys.exit(0)")
-    monkeypatch.setattr(module, "_INITIAL_PIDS", str(Path("/proc/self/ns/pid").readlink()))
     monkeypatch.setattr(tracepoints, "tracefs", lambda _root: None)
     assert "tracefs is not there" in unavailable()
 

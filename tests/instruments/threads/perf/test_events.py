@@ -29,21 +29,13 @@ DONE = FileEvent(ids=(41, 42), sample_type=RAW, type=2, config=4)
 CLOCK = FileEvent(ids=(51, 52), sample_type=made.USUAL, period=5000)
 EVENTS = [SWITCH, WAKING, WAIT, DONE, CLOCK]
 LONG = [Field(8 * i, 8, True) for i in range(3)]
-TRACEPOINTS = Tracepoints(
-    ids={
-        "sched:sched_switch": 1,
-        "sched:sched_waking": 2,
-        "syscalls:sys_enter_futex": 3,
-        "syscalls:sys_exit_futex": 4,
-    },
-    fields={
-        "sched:sched_switch": LONG,
-        "sched:sched_waking": LONG,
-        "syscalls:sys_enter_futex": LONG,
-        "syscalls:sys_exit_futex": LONG[:1],
-    },
-    state_bits=0xFF,
-)
+FIELDS = {
+    "sched:sched_switch": LONG,
+    "sched:sched_waking": LONG,
+    "syscalls:sys_enter_futex": LONG,
+    "syscalls:sys_exit_futex": LONG[:1],
+}
+TRACEPOINTS = Tracepoints(dict(zip(FIELDS, range(1, 5), strict=True)), FIELDS, state_bits=0xFF)
 ROOT, CHILD = 100, 200
 
 
@@ -233,12 +225,8 @@ def test_copy_for_stacks_has_the_job_alone(path: Path, tmp_path: Path) -> None:
         found = np.concatenate(list(data.records()))
         names = [data.names[text] for text in found["text"] if text >= 0]
     assert data.cut == ""
-    assert names == [
-        "[kernel.kallsyms]_text",
-        "/opt/job-with-a-long-name",
-        "//anon",
-        "/lib/more.so",
-    ]
+    kernel = "[kernel.kallsyms]_text"
+    assert names == [kernel, "/opt/job-with-a-long-name", "//anon", "/lib/more.so"]
     assert found["time_ns"][found["type"] == 9].tolist() == [30]
     assert found["pid"][found["type"] == 7].tolist() == [CHILD, 300]
     assert (found["type"] == 68).sum() == 1
@@ -267,11 +255,8 @@ def test_tracepoints_of_a_kernel(tmp_path: Path) -> None:
         (base / name / "format").write_text(common + described)
     found = Tracepoints.read(tmp_path)
     assert found.ids["syscalls:sys_enter_futex"] == 72
-    assert found.fields["sched:sched_switch"] == [
-        Field(56, 4, True),
-        Field(32, 8, True),
-        Field(24, 4, True),
-    ]
+    fields = [Field(56, 4, True), Field(32, 8, True), Field(24, 4, True)]
+    assert found.fields["sched:sched_switch"] == fields
     assert found.state_bits == 0x23
     (base / "sched/sched_waking/format").write_text(
         "field:pid_t other; offset:0; size:4; signed:1;"

@@ -10,9 +10,8 @@ from perflib.instruments.threads.preload.files import WAIT, WaitKind
 from perflib.instruments.threads.preload.intervals import Life, spinning, thread_intervals
 from perflib.instruments.threads.preload.sampler import READING
 
-US, MS = 1_000, 1_000_000
+US = 1_000
 R, S = b"R", b"S"
-Told = list[tuple[str, int, int]]
 
 
 def waits(
@@ -72,7 +71,7 @@ def intervals(of: Life) -> npt.NDArray[np.void]:
     return found
 
 
-def told(of: Life) -> Told:
+def told(of: Life) -> list[tuple[str, int, int]]:
     """State, length in microseconds, and lock of each interval."""
     return [
         (State(one["state"]).name, int(one["end_ns"] - one["start_ns"]) // US, int(one["lock"]))

@@ -4,17 +4,18 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from perflib.instruments.threads.preload import sampler
-from perflib.instruments.threads.preload.sampler import Sampled, Sampler, unavailable
+from perflib.instruments.threads.preload.sampler import Sampler, unavailable
 from perflib.model.errors import MeasurementError
+from tests.processes import soon
 
 SLEEP = "import sys, time; print(flush=True); time.sleep(100)"
 LOCK = """
@@ -61,39 +62,25 @@ def python(code: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.communicate()
 
 
-def seen(sampled: Sampled, thread: int) -> npt.NDArray[np.void]:
-    found: npt.NDArray[np.void] = sampled.readings[sampled.readings["thread"] == thread]
-    return found
-
-
-def until(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < end, "it did not happen within a minute"
-        time.sleep(0.01)
-
-
 def listed(one: Sampler) -> set[int]:
     return {thread.pid for thread in one._threads}
 
 
 def test_a_thread_that_sleeps_is_read_once_and_not_written_again(tmp_path: Path) -> None:
     with python(SLEEP) as (process, _):
-        until(lambda: Path(f"/proc/{process.pid}/stat").read_text().split()[2] == "S")
+        assert soon(lambda: Path(f"/proc/{process.pid}/stat").read_text().split()[2] == "S")
         with Sampler(process.pid, tmp_path / "readings") as one:
-            until(lambda: one._threads[0].seen_ns > 0 and process.pid in one._maps)
+            assert soon(lambda: one._threads[0].seen_ns > 0 and process.pid in one._maps)
             first = one._threads[0].seen_ns
-            until(lambda: one._threads[0].seen_ns > first + 50_000_000)
+            assert soon(lambda: one._threads[0].seen_ns > first + 50_000_000)
     sampled = one.sampled()
     (thread,) = sampled.threads
     assert (thread.pid, thread.tid) == (process.pid, process.pid)
     assert thread.name.startswith("python")
     assert thread.start_ns < thread.seen_ns <= time.monotonic_ns()
-    found = seen(sampled, 0)
-    assert len(found) == 1
-    assert found["state"][0] == b"S"
-    assert found["futex"][0] == 0
-    assert found["run_ns"][0] > 0
+    (found,) = sampled.readings
+    assert (found["thread"], found["state"], found["futex"]) == (0, b"S", 0)
+    assert found["run_ns"] > 0
     assert os.path.realpath(sys.executable) in sampled.maps[process.pid]
     assert sampled.programs[process.pid] == os.path.realpath(sys.executable)
 
@@ -101,9 +88,9 @@ def test_a_thread_that_sleeps_is_read_once_and_not_written_again(tmp_path: Path)
 def test_children_are_followed_or_not(tmp_path: Path) -> None:
     with python(CHILD) as (process, child):
         with Sampler(process.pid, tmp_path / "a") as one:
-            until(lambda: int(child) in listed(one))
+            assert soon(lambda: int(child) in listed(one))
         with Sampler(process.pid, tmp_path / "b", follow=False) as one:
-            until(lambda: one._threads[0].seen_ns > 0)
+            assert soon(lambda: one._threads[0].seen_ns > 0)
             one._list()
         assert listed(one) == {process.pid}
         with Sampler(process.pid, tmp_path / "c", ignore=("sl*p",)) as one:
@@ -153,7 +140,7 @@ def test_the_period_grows_with_what_polling_costs(
 def test_data_are_bounded(tmp_path: Path) -> None:
     most = 3 * sampler.READING.itemsize
     with Sampler(os.getpid(), tmp_path / "readings", most_bytes=most) as one:
-        until(lambda: bool(one._remarks))
+        assert soon(lambda: bool(one._remarks))
     sampled = one.sampled()
     assert len(sampled.readings) <= 3
     assert "bound" in sampled.remarks[0]
@@ -163,9 +150,9 @@ def test_another_users_thread_is_seen_by_what_it_sleeps_in(tmp_path: Path) -> No
     """Where /proc/TID/syscall may not be read, wchan tells a futex, though not which."""
     with python(LOCK) as (process, _):
         folder = Path(f"/proc/{process.pid}/task")
-        until(lambda: len(list(folder.iterdir())) == 2)
+        assert soon(lambda: len(list(folder.iterdir())) == 2)
         other = next(one.name for one in folder.iterdir() if one.name != str(process.pid))
-        until(lambda: (folder / other / "wchan").read_text().startswith("futex"))
+        assert soon(lambda: (folder / other / "wchan").read_text().startswith("futex"))
         with Sampler(process.pid, tmp_path / "readings") as one:
             one.stop()
         live = sampler._Live(one._threads[0], str(folder / other), keep=False)
@@ -175,14 +162,9 @@ def test_another_users_thread_is_seen_by_what_it_sleeps_in(tmp_path: Path) -> No
 
 def test_what_goes_wrong_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = Sampler(os.getpid(), tmp_path / "readings")
-
-    def broken() -> bool:
-        msg = "no space left"
-        raise OSError(msg)
-
-    monkeypatch.setattr(one, "_poll", broken)
+    monkeypatch.setattr(one, "_poll", Mock(side_effect=OSError("no space left")))
     with one:
-        until(lambda: one._problem is not None)
+        assert soon(lambda: one._problem is not None)
     with pytest.raises(MeasurementError, match="no space left"):
         one.sampled()
 
