@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from perflib.measure.progress import Reporter
 from perflib.model.errors import UserError
 from perflib.store import config
 from perflib.store.run_files import runs_dir
-from tests.cli.calling import call
+from tests.cli.calling import call, call_json
 from tests.cli.columns import too_wide
 
 KV = experiments.get("kv_per_core")
@@ -219,8 +218,7 @@ def test_a_file_that_another_user_could_have_put_is_no_project(
 
 
 def shown(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, tuple[Any, str]]:
-    assert call("config", *words, "--json") == 0
-    settings = json.loads(capsys.readouterr().out)["settings"]
+    settings = call_json(capsys, "config", *words, "--json")["settings"]
     return {key: (one["value"], one["origin"]) for key, one in settings.items()}
 
 

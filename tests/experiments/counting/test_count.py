@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -27,7 +26,7 @@ from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.store.run_files import load
-from tests.cli.calling import call
+from tests.cli.calling import call, call_json
 from tests.experiments.judged import made_run
 
 COUNT = experiments.get("count")
@@ -162,8 +161,7 @@ JOB = "import os; [os.write(1, b'.') for _ in range(50)]; x = bytearray(8 << 20)
 
 def test_a_job_is_counted_to_its_end(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["--every", "20ms", "--json", "--", sys.executable, "-c", JOB]
-    assert call("count", *words) == 0
-    said = json.loads(capfd.readouterr().out)
+    said = call_json(capfd, "count", *words)
     run = load(said["run"])
     assert run.provenance["stopped"] == "recorded once"
     faults = run.samples[run.samples["event"] == "page-faults"]
