@@ -318,16 +318,9 @@ def test_wrong_arguments_are_refused_and_what_was_laid_stays(
 ) -> None:
     lay(kernel, array, "random", 40)
     visits = laid_visits(kernel, array)
-    right = {
-        "order": 0,
-        "bytes": 1024,
-        "span": 0,
-        "line_bytes": LINE,
-        "backing": 1,
-        "seed": 1,
-        "cpu": -1,
-    }
-    assert kernel.lib.chase_lay(*{**right, **change}.values(), array) == ARGUMENT + error
+    right = {"order": 0, "bytes": 1024, "span": 0, "line_bytes": LINE, "backing": 1}
+    changed = right | {"seed": 1, "cpu": -1} | change
+    assert kernel.lib.chase_lay(*changed.values(), array) == ARGUMENT + error
     assert laid_visits(kernel, array) == visits
 
 

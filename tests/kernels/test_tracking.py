@@ -64,17 +64,9 @@ def test_the_job_reads_from_its_number_what_was_written(
 
 
 def test_results_tell_nothing_of_the_trouble() -> None:
-    found = {
-        run(job.number(one, 1)).splitlines()[-1]
-        for one in (
-            SOUND,
-            trouble("function", 2, 2000),
-            trouble("code", 0, 1000),
-            trouble("buffer", 0, 1000),
-            trouble("lock", 1, 800),
-        )
-    }
-    (line,) = found
+    some = (("function", 2, 2000), ("code", 0, 1000), ("buffer", 0, 1000), ("lock", 1, 800))
+    troubles = [SOUND, *(trouble(*one) for one in some)]
+    (line,) = {run(job.number(one, 1)).splitlines()[-1] for one in troubles}
     assert re.fullmatch("checksum [0-9a-f]{16}", line)
 
 
