@@ -19,6 +19,7 @@ from perflib.course.mystery import job
 from perflib.course.mystery.causes import FUNCTIONS, LOCKS
 from perflib.course.mystery.draw import Trouble
 from perflib.kernels import Kernel
+from tests.kernels.here import launched
 from tests.reference import tracking as reference
 
 SOUND = Trouble("nothing", "", 0, 0, 0, 0, 0)
@@ -32,9 +33,7 @@ def trouble(cause: str, which: int, thousandths: int, cpu: int = CPU) -> Trouble
 
 def run(number: int, events: int = 2, *before: str) -> str:
     argv = shlex.split(job.command(number).format(first=3, events=events, seed=2))
-    return subprocess.run(
-        [*before, *argv], capture_output=True, text=True, check=True, timeout=120
-    ).stdout
+    return launched(*before, *argv, check=True, timeout=120).stdout
 
 
 @pytest.mark.arm64
