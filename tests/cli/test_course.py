@@ -103,26 +103,6 @@ def test_a_recorded_run_is_given_and_marked(capsys: pytest.CaptureFixture[str]) 
     assert call_json(capsys, "runs", "--json")["runs"] == []
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (("machine", "--recorded", "intel-gest"), "did you mean 'intel-guest'"),
-        (("machine", "--recorded", ""), "unknown recorded machine ''"),
-        (("machine", "--recorded", "numa2-guest"), "no run of machine was recorded on numa2-guest"),
-        (("machine", "-p", "spin_ms=3", "--recorded", "intel-guest"), "in spin_ms = 3"),
-        (("--resume", "machine-2026", "--recorded", "intel-guest"), "--resume takes a run's own"),
-        (("--recorded", "intel-guest"), "which experiment?"),
-    ],
-)
-def test_what_was_not_recorded_ends_with_2(
-    words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call("run", *words) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert sentence in err
-
-
 def test_recorded_runs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("list", "--recorded") == 0
     out = capsys.readouterr().out
