@@ -11,6 +11,7 @@ import pytest
 import perflib as pl
 from perflib import experiments
 from perflib.framework import configured
+from perflib.lab.form import Form
 from perflib.lab.notebook import parameters
 from perflib.measure.progress import Reporter
 from perflib.model.errors import UserError
@@ -80,8 +81,6 @@ def test_presets_of_files_are_known_and_change_built_in_ones(user: Path, project
 
 
 def test_every_interface_has_the_same_defaults(user: Path) -> None:
-    from perflib.lab.form import Form
-
     user.write_text("[defaults.kv_per_core]\nevents = 9\ncores = [0]\n")
     wanted = configured.params(KV, {})
     assert (wanted.model_dump()["events"], wanted.cores) == (9, [0])

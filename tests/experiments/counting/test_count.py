@@ -230,22 +230,19 @@ def test_a_killed_recording_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--every", "3x"], "it is a number and ms, s, min, h, d or w"),
-        (["--pid", "5", "--", "ls"], "one of --pid, --cgroup and a command"),
-        (["--pid", "4194303"], "there is no process 4194303"),
-        (["--cgroup", "no/such/group"], "control group"),
-        (["-e", "no-such-thing", "--for", "1s"], "nor is it a set"),
-        (["--cpus", "0", "--pid", "1"], "--cpus is for"),
-        (["-p", "job=machine", "--for", "1s"], "given twice"),
+        ("--every 3x", "it is a number and ms, s, min, h, d or w"),
+        ("--pid 5 -- ls", "one of --pid, --cgroup and a command"),
+        ("--pid 4194303", "there is no process 4194303"),
+        ("--cgroup no/such/group", "control group"),
+        ("-e no-such-thing --for 1s", "nor is it a set"),
+        ("--cpus 0 --pid 1", "--cpus is for"),
+        ("-p job=machine --for 1s", "given twice"),
     ],
 )
 def test_bad_input_is_a_sentence_and_leaves_nothing(
-    words: list[str],
-    why: str,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    words: str, why: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert call("count", *words) == 2
+    assert call("count", *words.split()) == 2
     said = " ".join(capfd.readouterr().err.split())
     assert why in said
     if "--pid" in words:
