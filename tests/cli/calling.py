@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -18,6 +19,12 @@ def call(*words: str) -> int:
     code = end.value.code
     assert isinstance(code, int)
     return code
+
+
+def call_json(captured: pytest.CaptureFixture[str], *words: str) -> Any:
+    """What a command prints as JSON; it succeeds."""
+    assert call(*words) == 0
+    return json.loads(captured.readouterr().out)
 
 
 def would_measure(experiment: str, patch: pytest.MonkeyPatch) -> dict[str, Any]:

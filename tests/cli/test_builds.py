@@ -103,25 +103,6 @@ def test_markdown_is_a_table_and_says_what_was_excluded(
     assert "interference" in excluded
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["a"], "two builds are compared, and 1 is given"),
-        ([], "two builds are compared, and none is given"),
-        (["--fail-above", "0%", "a", "b"], "write a percentage above 0"),
-        (["--fail-above", "fast", "a", "b"], "write a percentage above 0"),
-        (["--build", "make", "a", "b"], "go with --git"),
-        (["--git", "main..HEAD"], "--git needs the line that builds"),
-        (["--markdown", "--json", "a", "b"], "two outputs"),
-        (["/no/such/program", "/bin/true"], "no program '/no/such/program'"),
-        (["/bin/true", "/etc/passwd"], "no program '/etc/passwd'"),
-    ],
-)
-def test_what_is_refused(words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("compare-builds", *words) == 2
-    assert why in " ".join(capsys.readouterr().err.split())
-
-
 def test_builds_that_crash_or_differ_are_named_before_the_rounds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

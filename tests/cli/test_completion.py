@@ -97,14 +97,6 @@ print(json.dumps([found, sorted({"duckdb", "numpy", "pandas"} & set(sys.modules)
 """
 
 
-def completions(*questions: tuple[list[str], str]) -> tuple[list[str], list[str]]:
-    """The outputs for words and what a shell wants; the heavy modules that were imported."""
-    argv = [sys.executable, "-c", COMPLETE, json.dumps(questions)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    outputs, heavy = json.loads(done.stdout)
-    return outputs, heavy
-
-
 def test_completion_imports_nothing_heavy() -> None:
     cases = [
         ("perflib run kv_", ["kv_per_core"]),
@@ -116,10 +108,11 @@ def test_completion_imports_nothing_heavy() -> None:
         ("perflib run kv_per_core -p seed = 3 -p eve", ["events="]),
     ]
     shells = ["zsh", "fish", *filter(shutil.which, ["bash"])]  # bash's version is looked at
-    outputs, heavy = completions(
-        *((words.split(), "bash_complete") for words, _ in cases),
-        *((["perflib"], f"{shell}_source") for shell in shells),
-    )
+    questions = [(words.split(), "bash_complete") for words, _ in cases]
+    questions += [(["perflib"], f"{shell}_source") for shell in shells]
+    argv = [sys.executable, "-c", COMPLETE, json.dumps(questions)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    outputs, heavy = json.loads(done.stdout)
     assert heavy == []
     for (words, offered), output in zip(cases, outputs, strict=False):
         assert output.splitlines() == [f"plain,{word}" for word in offered], words

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,13 +10,8 @@ from perflib.batch import batch
 from perflib.course.build import handouts
 from perflib.framework import recordings
 from perflib.store.paths import notebooks_dir
-from tests.cli.calling import call
+from tests.cli.calling import call, call_json
 from tests.cli.columns import too_wide
-
-
-def printed_json(capsys: pytest.CaptureFixture[str]) -> Any:
-    return json.loads(capsys.readouterr().out)
-
 
 # --- course --------------------------------------------------------------------------------------
 
@@ -27,8 +20,7 @@ def test_the_lessons_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("course", "list") == 0
     out = capsys.readouterr().out
     assert not too_wide(out)
-    assert call("course", "list", "--json") == 0
-    rows = printed_json(capsys)["lessons"]
+    rows = call_json(capsys, "course", "list", "--json")["lessons"]
     assert [row["lesson"] for row in rows] == [one.lesson.name for one in handouts()]
     for row in rows:
         assert row["lesson"] in out
@@ -42,8 +34,7 @@ def test_the_lessons_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_build_says_what_it_wrote(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("course", "build", str(home / "out"), "code_segment")
-    assert call(*words, "--student", "--json") == 0
-    record = printed_json(capsys)
+    record = call_json(capsys, *words, "--student", "--json")
     assert record["version"] == "student"
     assert [Path(file).is_file() for file in record["files"]] == [True]
     assert call(*words, "--solution", "--force") == 0
@@ -103,35 +94,13 @@ def test_a_recorded_run_is_given_and_marked(capsys: pytest.CaptureFixture[str]) 
     assert "nothing was measured: a virtual machine" in flat
     assert flat.partition("otherwise idle")[2].startswith(" Recorded on intel-guest, 20")
     assert flat.count("Recorded on") == 1
-    assert call(*words, "--json") == 0
-    record = printed_json(capsys)
+    record = call_json(capsys, *words, "--json")
     assert record["recorded"]["machine"] == "intel-guest"
     assert record["recorded"]["title"] == recordings.machines()["intel-guest"]
     assert Path(record["samples"]).is_file()
     for finding in record["findings"]:
         assert finding["plain"].startswith("Recorded on intel-guest, ")
-    assert call("runs", "--json") == 0
-    assert printed_json(capsys)["runs"] == []
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (("machine", "--recorded", "intel-gest"), "did you mean 'intel-guest'"),
-        (("machine", "--recorded", ""), "unknown recorded machine ''"),
-        (("machine", "--recorded", "numa2-guest"), "no run of machine was recorded on numa2-guest"),
-        (("machine", "-p", "spin_ms=3", "--recorded", "intel-guest"), "in spin_ms = 3"),
-        (("--resume", "machine-2026", "--recorded", "intel-guest"), "--resume takes a run's own"),
-        (("--recorded", "intel-guest"), "which experiment?"),
-    ],
-)
-def test_what_was_not_recorded_ends_with_2(
-    words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call("run", *words) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert sentence in err
+    assert call_json(capsys, "runs", "--json")["runs"] == []
 
 
 def test_recorded_runs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,8 +109,7 @@ def test_recorded_runs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert not too_wide(out)
     for machine in recordings.machines():
         assert f"{machine}: " in out
-    assert call("list", "--recorded", "--json") == 0
-    rows = printed_json(capsys)["recorded"]
+    rows = call_json(capsys, "list", "--recorded", "--json")["recorded"]
     assert len(rows) == sum(len(recordings.recordings(one)) for one in recordings.machines())
     assert call("-q", "list", "numa", "--recorded") == 0
     measured = [

@@ -14,7 +14,7 @@ from perflib.fleet.analysis.baseline import baseline_tag
 from perflib.machine.describe import describe
 from perflib.model.run import Run
 from perflib.store import run_files
-from tests.cli.calling import call
+from tests.cli.calling import call, call_json
 from tests.cli.columns import too_wide
 from tests.experiments.simulated import bracketed
 from tests.fleet.simulated_runs import CODE, a_run
@@ -116,8 +116,7 @@ def test_a_trend_tells_the_day_and_what_else_changed(
     assert "changed on 2026-03-14" in " ".join(out.split())
     assert "machine.kernel: 6.0 -> 6.1" in out
     assert (tmp_path / "t.svg").stat().st_size > 10_000
-    assert call("trend", "code_segment", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
+    told = call_json(capsys, "trend", "code_segment", "--json")
     assert told["changed"]["all cores"] == {"machine.kernel": ["6.0", "6.1"]}
     assert call("trend", "code_segment", "-q") == 0
     assert capsys.readouterr().out.startswith("supported ")
@@ -163,8 +162,7 @@ def test_a_guest_is_compared_with_its_host(capsys: pytest.CaptureFixture[str]) -
         assert "guest kv_per_core-c against host kv_per_core-a" in out
         assert "Guest beside host, hypervisor: 11" in out
         assert not too_wide(out)
-    assert call("compare", "--pair", "host9", "vm1", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
+    told = call_json(capsys, "compare", "--pair", "host9", "vm1", "--json")
     assert (told["host"], told["guest"]) == (["kv_per_core-a"], ["kv_per_core-c"])
     assert call("compare", "--pair", "host9", "vm2") == 2
     assert "nor is there a run of kv_per_core on a machine of that name" in capsys.readouterr().err

@@ -13,7 +13,7 @@ import pytest
 from perflib.experiments import get
 from perflib.model.run import Run
 from perflib.store import run_files
-from tests.cli.calling import call
+from tests.cli.calling import call, call_json
 from tests.stored import RUNS
 
 
@@ -47,8 +47,7 @@ def test_a_query_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_query_as_json_and_csv(capsys: pytest.CaptureFixture[str]) -> None:
     saved()
     sql = "SELECT cpu, value, 'nan'::DOUBLE AS n, [1, 2] AS l FROM levels ORDER BY cpu"
-    assert call("query", sql, "--json") == 0
-    found = json.loads(capsys.readouterr().out)
+    found = call_json(capsys, "query", sql, "--json")
     levels = run_files.query("SELECT value FROM levels ORDER BY cpu")["value"].tolist()
     assert found["columns"] == ["cpu", "value", "n", "l"]
     assert found["rows"] == [[cpu, levels[cpu], None, [1, 2]] for cpu in (0, 1)]
@@ -72,8 +71,7 @@ def test_without_sql_the_tables_are_listed(capsys: pytest.CaptureFixture[str]) -
     assert call("query", "-q") == 0
     names = capsys.readouterr().out.split()
     assert names == ["runs", "findings", "levels", "samples", "kv_per_core"]
-    assert call("query", "--json") == 0
-    tables = json.loads(capsys.readouterr().out)["tables"]
+    tables = call_json(capsys, "query", "--json")["tables"]
     assert tables["levels"][-2:] == ["value", "unit"]
     assert call("query") == 0
     assert "findings: run, experiment, node, start" in capsys.readouterr().out
@@ -98,8 +96,7 @@ def test_runs_are_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     run_files.save(replace(run, id="machine-1"), other / "a.parquet")
     assert call("import", str(other)) == 0
     assert capsys.readouterr().out.splitlines() == ["1 imported, 0 there already"]
-    assert call("import", str(other), "--json") == 0
-    (entry,) = json.loads(capsys.readouterr().out)["imported"]
+    (entry,) = call_json(capsys, "import", str(other), "--json")["imported"]
     assert entry == {
         "path": str(other / "a.parquet"), "run": "machine-1", "state": "there already", "reason": ""
     }  # fmt: skip

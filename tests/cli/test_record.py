@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perflib.experiments import get
-from perflib.store.run_files import load, runs, runs_dir
+from perflib.store.run_files import load, runs
 from tests.cli.calling import call, would_measure
 from tests.instruments.perf.test_recorder import needs_perf
 
@@ -51,29 +51,6 @@ def test_p_says_otherwise(given: dict[str, Any]) -> None:
     assert call("record", "-q", "-p", "once=false", "-p", "job_timeout_s=5", "--", "x") == 0
     assert given.keys().isdisjoint({"once", "job_timeout_s"})
     assert given["words"] == ("once=false", "job_timeout_s=5")
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ([], "what is recorded? one of --pid, --cpus and a command after --"),
-        (["--pid", "1", "--", "x"], "what is recorded? one of"),
-        (["--log", "x", "--", "x"], "--log is where the process of --pid logs"),
-        (["--core", "0", "--pid", "1"], "--core is where COMMAND is started"),
-        (["--pid", "1", "--for", "3x"], "--for '3x': it is a number and ms, s, min, h"),
-        (["--pid", "1"], "say how long with duration_s"),
-        (["--event", "(a", "--", "x"], "wanted events is no regular expression"),
-        (["--slowest", "1", "--", "x"], "slowest_percent is of events"),
-        (["-p", "event=3", "--", "x"], "event is given twice: by an option, and by -p"),
-    ],
-)
-def test_what_is_wrong_is_a_sentence(
-    capsys: pytest.CaptureFixture[str], words: list[str], says: str
-) -> None:
-    assert call("record", *words) == 2
-    errors = " ".join(capsys.readouterr().err.split())
-    assert says in errors
-    assert not runs_dir().exists()
 
 
 @needs_perf

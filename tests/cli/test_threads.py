@@ -42,22 +42,6 @@ def test_a_command_is_recorded_as_it_is_typed(
     assert "perf records the scheduler" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        ([], "one of --pid and a command"),
-        (["--pid", "3", "--", "ls"], "one of --pid and a command"),
-        (["--for", "soon", "--", "ls"], "--for 'soon'"),
-    ],
-)
-def test_what_cannot_be_recorded_is_said(
-    words: list[str], why: str, given: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call("threads", "record", *words) == 2
-    assert why in capsys.readouterr().err
-    assert not given
-
-
 @pytest.fixture
 def saved() -> str:
     """A run with two recordings, one thread of which has a hostile name."""

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import perflib as pl
+from perflib.experiments import get
 from perflib.fleet import acceptance
 from perflib.fleet.acceptance import BATTERY, accept
 from perflib.fleet.plan import open_plan
@@ -221,8 +222,6 @@ def test_a_saved_node_is_judged_without_a_measurement() -> None:
 
 @pytest.mark.usefixtures("new")
 def test_anonymous_runs_from_elsewhere_are_weaker(farm: Path) -> None:
-    from perflib.experiments import get
-
     folder = farm / "exported"
     names = [one.id for one in runs()]
     export(names, folder, anonymous=True, report=lambda run: get(run.experiment).reported(run))

@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 
-from perflib.fleet import attempts, job, results
+from perflib.fleet import attempts, job, manifest, results
+from perflib.fleet.incoming import take_in
 from perflib.fleet.job import JobOutcome, perform
 from perflib.fleet.manifest import Row
 from perflib.fleet.outcomes import Outcome, outcomes
-from perflib.fleet.plan import Plan
+from perflib.fleet.plan import Plan, open_plan
 from perflib.store.reading import read_run
 from tests.disk import small_disk
 from tests.fleet.made import made
@@ -61,7 +62,8 @@ def quick(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Plan:
 def test_a_row_is_measured_once_and_published_whole(plan: Plan, home: Path) -> None:
     row = only(plan)
     told = perform(plan, row)
-    assert told == JobOutcome("done", facts=without(end(plan), "state", "reason", "end"))
+    facts = {name: end(plan)[name] for name in end(plan).keys() - {"state", "reason", "end"}}
+    assert told == JobOutcome("done", facts=facts)
     run = read_run(results.result(plan, row.key))
     assert (run.params, run.provenance["tag"]) == (row.params, row.key)
     assert run.provenance["kernel"]["bundle"]["sha256"] == plan.bundle
@@ -80,10 +82,6 @@ def test_a_row_is_measured_once_and_published_whole(plan: Plan, home: Path) -> N
     assert perform(plan, row).reason == "it was done before"
     assert results.result(plan, row.key).stat() == before
     assert outcome(plan).attempts == 1
-
-
-def without(record: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if name not in names}
 
 
 def test_the_measured_process_has_the_same_environment_whatever_started_it(
@@ -284,8 +282,6 @@ def scratch(plan: Plan) -> Path:
 
 def long(plan: Plan) -> Row:
     """Its row, with an hour to measure."""
-    from perflib.fleet import manifest
-
     row = only(plan)
     params = {**row.params, "budget_s": 3600.0, "precision_percent": 1e-3}
     row = replace(row, params=params, key=manifest.key_of(row.node, row.experiment, params))
@@ -358,9 +354,6 @@ def test_a_neighbour_is_seen(quick: Plan, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_what_a_scheduler_carries(quick: Plan, home: Path) -> None:
-    from perflib.fleet.incoming import take_in
-    from perflib.fleet.plan import open_plan
-
     row, there = only(quick), home / "there"  # the node's folder, with what was carried to it
     (there / "incoming").mkdir(parents=True)
     for name in ("plan.json", "manifest.csv"):
@@ -379,8 +372,6 @@ def test_what_a_scheduler_carries(quick: Plan, home: Path) -> None:
 
 
 def test_what_did_not_arrive_whole(quick: Plan) -> None:
-    from perflib.fleet.incoming import take_in
-
     row = only(quick)
     shutil.copytree(quick.bundle_folder, quick.folder / "bundle")
     assert perform(quick, row, transferred=True).state == "done"

@@ -13,7 +13,7 @@ from perflib.fleet.manifest import key_of
 from perflib.fleet.nodes import Node
 from perflib.fleet.plan import Plan, create, open_plan, planned
 from perflib.model.errors import UserError
-from tests.cli.calling import call
+from tests.cli.calling import call, call_json
 
 FARM = [Node(f"n{number}", f"n{number}", {"rack": "A"}) for number in range(3)]
 
@@ -148,11 +148,9 @@ def test_the_command(
     monkeypatch.chdir(tmp_path)
     Path("nodes.csv").write_text("node,rack\nn1,A\nn2,B\n")
     words = ["plan", "nodes.csv", "-e", "kv_per_core", "--out", "plan", "--bundle", str(kernels)]
-    assert call("fleet", *words, "-p", "budget_s=60", "--json") == 0
-    said = json.loads(capsys.readouterr().out)
+    said = call_json(capsys, "fleet", *words, "-p", "budget_s=60", "--json")
     assert (said["nodes"], said["rows"]) == (2, 2)
-    assert call("fleet", "status", "plan", "--json") == 0
-    said = json.loads(capsys.readouterr().out)
+    said = call_json(capsys, "fleet", "status", "plan", "--json")
     assert said["states"] == {"waiting": 2}
     assert said["rows"][0]["reason"] == "'perflib fleet run plan' continues"
     assert call("fleet", "status", "plan") == 0

@@ -9,8 +9,11 @@ import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import duckdb
 import numpy as np
 
+from perflib import experiments
+from perflib.cli.stored import _main_facts
 from perflib.instruments.counters import kernel_names
 from perflib.instruments.joblog.joblog import parse
 from perflib.instruments.joblog.logformat import FORMATS
@@ -374,8 +377,6 @@ def _maps(_folder: Path) -> Parser:
 
 def _records() -> dict[str, str]:
     """What stands in the runs of the tests beside their samples, by experiment."""
-    import duckdb
-
     found = {}
     with duckdb.connect() as connection:
         for path in sorted((DATA / "runs").glob("*.parquet")):
@@ -403,9 +404,6 @@ def _run_record(_folder: Path) -> Parser:
 @_parser
 def _run_analysed(_folder: Path) -> Parser:
     """The whole way of a run whose record was changed: its findings, and what is shown of it."""
-    from perflib import experiments
-    from perflib.cli.stored import _main_facts
-
     names = ("kv_per_core", "machine", "numa", "memory_levels", "coherence", "alias_environment")
     texts = _records()
     whole = {name: reading.read_run(DATA / "runs" / f"{name}.parquet") for name in names}

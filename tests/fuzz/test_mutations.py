@@ -11,11 +11,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 
 from perflib.instruments.perf import script
 from perflib.instruments.perf.data import PerfData
+from perflib.instruments.threads import samples, waits
 from perflib.instruments.threads.recording import Recording
 from perflib.machine.libraries.elf import Elf, read_elf
 from perflib.measure.journal import Journal
@@ -24,6 +26,7 @@ from perflib.store import reading, run_files
 from tests.fuzz.mutate import mutated, mutated_json
 from tests.fuzz.mutations import tried
 from tests.fuzz.parsers import PARSERS, Parser
+from tests.instruments.perf import perf_files
 from tests.instruments.threads.made import made_recording
 
 
@@ -132,8 +135,6 @@ def test_what_else_lies_in_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def saved(path: Path, record: str, query: str = "SELECT 1 AS x") -> Path:
-    import duckdb
-
     with duckdb.connect() as connection:
         escaped = record.replace("'", "''")
         connection.execute(
@@ -187,10 +188,10 @@ def test_a_table_out_of_proportion_to_its_file(tmp_path: Path) -> None:
 
 def test_ids_that_every_event_of_a_file_names(tmp_path: Path) -> None:
     """Each by itself fits into the file; all of them do not."""
-    from tests.instruments.perf import perf_files as made
-
-    event = made.FileEvent(ids=tuple(range(1, 400)))
-    raw = bytearray(made.perf_file([event] * 20, [made.comm(event, b"x", pid=1, tid=1)]))
+    event = perf_files.FileEvent(ids=tuple(range(1, 400)))
+    raw = bytearray(
+        perf_files.perf_file([event] * 20, [perf_files.comm(event, b"x", pid=1, tid=1)])
+    )
     first = raw[104 + 128 : 104 + 144]  # where the first event's ids are
     for number in range(20):
         raw[104 + 144 * number + 128 : 104 + 144 * (number + 1)] = first
@@ -201,8 +202,6 @@ def test_ids_that_every_event_of_a_file_names(tmp_path: Path) -> None:
 
 
 def test_a_recording_that_names_what_it_has_not(tmp_path: Path) -> None:
-    from perflib.instruments.threads import samples, waits
-
     for field, read in (("lock", waits.lock_waits), ("stack", samples.wait_samples)):
         made = made_recording(tmp_path / field, threads=3, seconds=0.1, per_second=200)
         changed = np.load(made.folder / "intervals.npy")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from perflib.investigation.evidence import Question
 from perflib.investigation.investigation import Investigation
 from perflib.model.errors import UserError
 from perflib.store import run_files
-from tests.cli.calling import call
+from tests.cli.calling import call, call_json
 
 MACHINE = "intel-guest"
 
@@ -46,8 +45,7 @@ def test_its_cores_are_the_recorded_machine_s(tmp_path: Path) -> None:
 
 def test_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "report")
-    assert call("investigate", "--recorded", MACHINE, "--out", out, "--json") == 0
-    found = json.loads(capsys.readouterr().out)
+    found = call_json(capsys, "investigate", "--recorded", MACHINE, "--out", out, "--json")
     assert found.keys() >= {"headline", "findings", "undecided", "steps", "ledger", "report"}
     assert found["headline"]["plain"].startswith("Recorded on intel-")
     assert all(one["command"].startswith("perflib run ") for one in found["undecided"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -29,3 +30,11 @@ def check_shared(samples: NDArray[Any]) -> None:
     for what in ("probe", "chain"):
         before, after = (samples[f"{what}_{when}_ns"] for when in ("before", "after"))
         np.testing.assert_array_equal(before[1:], after[:-1])
+
+
+def check_since(before_ns: int, samples: NDArray[Any]) -> None:
+    """Assert all this of samples of one call, after a reading of the clock and before now."""
+    check_brackets(samples)
+    check_shared(samples)
+    assert before_ns <= samples["start_ns"][0]
+    assert samples["start_ns"][-1] + samples["time_ns"][-1] <= time.monotonic_ns()

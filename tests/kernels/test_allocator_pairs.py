@@ -28,12 +28,6 @@ def kernel(request: pytest.FixtureRequest, processor: str) -> Any:  # noqa: ARG0
     loaded.lib.allocator_release()
 
 
-def pairs(kernel: Kernel, size: int, count: int, *, keep: bool) -> list[tuple[int, int]]:
-    out = kernel.ffi.new("allocator_pair[]", count)
-    assert kernel.lib.allocator_pairs(size, count, keep, out) == 0
-    return [(one.first, one.second) for one in out]
-
-
 def timed(kernel: Kernel, function: int, n: int, places: list[int]) -> NDArray[Any]:
     samples, out = room(kernel, "allocator_sample", len(places))
     assert kernel.lib.allocator_time(function, n, 1000, places, len(places), out) == 0
@@ -49,7 +43,9 @@ def program(*commands: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.arm64
 def test_pairs_that_stay_do_not_overlap_and_are_freed_once(kernel: Kernel) -> None:
     size = 5000
-    found = sorted(address for pair in pairs(kernel, size, 20, keep=True) for address in pair)
+    out = kernel.ffi.new("allocator_pair[20]")
+    assert kernel.lib.allocator_pairs(size, 20, True, out) == 0
+    found = sorted(address for one in out for address in (one.first, one.second))
     assert np.diff(found).min() >= size
     assert all(address % 16 == 0 for address in found)
     assert kernel.lib.allocator_release() == 40

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from perflib.experiments.core_pairs.coherence.names import PROTOCOLS, STATES, WITH_THIRD
 from perflib.kernels import Kernel
 from tests.kernels.calls import room
 from tests.kernels.here import CPUS, needs_two_cpus
@@ -25,12 +26,6 @@ from tests.reference.words import rotated_sum
 three_cpus = pytest.mark.skipif(len(CPUS) < 3, reason="three processors are needed")
 
 LONG_NS = 60_000_000_000
-STATES = [
-    "LOCAL", "MODIFIED", "EXCLUSIVE", "SHARED", "FORWARD", "OWNED", "INVALID", "SHARED_HERE",
-    "OWNED_HERE", "LAST_LEVEL",
-]  # fmt: skip
-PROTOCOLS = ["CAS_ONE_LINE", "WRITE_READ_TWO_LINES", "ONE_WAY_MESSAGE"]
-WITH_THIRD = {"SHARED", "FORWARD", "OWNED"}
 ARGUMENT, CPU, THIRD, LATE = 1, 2, 3, 6
 KERNEL = "coherence"
 
@@ -152,7 +147,7 @@ def test_each_line_is_taken_once_as_it_was_left(kernel: Kernel, state: str, acce
 
 @three_cpus
 @pytest.mark.parametrize("access", [0, 1], ids=["load", "exchange"])
-@pytest.mark.parametrize("state", sorted(WITH_THIRD))
+@pytest.mark.parametrize("state", WITH_THIRD)
 def test_a_third_reader(kernel: Kernel, state: str, access: int) -> None:
     answer, samples = transfer(kernel, state=STATES.index(state), access=access, third=CPUS[1])
     assert answer == 0
@@ -161,7 +156,7 @@ def test_a_third_reader(kernel: Kernel, state: str, access: int) -> None:
 
 
 @needs_two_cpus
-@pytest.mark.parametrize("state", sorted(WITH_THIRD))
+@pytest.mark.parametrize("state", WITH_THIRD)
 def test_a_third_that_is_missing_or_one_of_the_two(kernel: Kernel, state: str) -> None:
     number = STATES.index(state)
     assert transfer(kernel, state=number)[0] == error(THIRD, errno.EINVAL)
@@ -211,11 +206,11 @@ def test_transfers_that_there_are_not(kernel: Kernel, wrong: dict[str, int], num
 
 @pytest.mark.arm64
 @needs_two_cpus
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", range(len(PROTOCOLS)), ids=PROTOCOLS)
 @pytest.mark.parametrize("exchanges", [1, 1000])
-def test_protocols_answer_every_exchange(kernel: Kernel, protocol: str, exchanges: int) -> None:
-    one_way = protocol == "ONE_WAY_MESSAGE"
-    answer, samples = exchange(kernel, protocol=PROTOCOLS.index(protocol), exchanges=exchanges)
+def test_protocols_answer_every_exchange(kernel: Kernel, protocol: int, exchanges: int) -> None:
+    one_way = [*PROTOCOLS][protocol] == "one_way_message"
+    answer, samples = exchange(kernel, protocol=protocol, exchanges=exchanges)
     assert answer == 0
     assert len(samples) == 4
     assert (samples["proven"] == exchanges).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 from typing import Any
 
 import numpy as np
@@ -22,22 +23,15 @@ KERNEL = "contention"
 
 
 def run(
-    kernel: Kernel,
-    kind: int = 4,
-    cpus: list[int] = CPUS[:1],
-    *,
-    outside: int = 0,
-    sample_ns: int = SAMPLE_NS,
-    samples: int = SAMPLES,
+    kernel: Kernel, kind: int = 4, cpus: list[int] = CPUS[:1], **changed: int
 ) -> tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The answer, the accounts ``[sample, core]``, and what was counted."""
-    accounts, out = room(kernel, "contention_account", max(samples * len(cpus), 1))
-    counted = kernel.ffi.new("int64_t[]", max(samples, 1))
-    answer = kernel.lib.contention_run(
-        kind, cpus, len(cpus), outside, sample_ns, samples, out, counted
-    )
-    shape = (samples, len(cpus)) if answer == 0 else (-1, 1)
-    return answer, accounts.reshape(shape), np.array(list(counted))
+    given = {"outside": 0, "sample_ns": SAMPLE_NS, "samples": SAMPLES} | changed
+    shape = given["samples"], len(cpus)
+    accounts, out = room(kernel, "contention_account", max(math.prod(shape), 1))
+    counted = kernel.ffi.new("int64_t[]", max(shape[0], 1))
+    answer = kernel.lib.contention_run(kind, cpus, len(cpus), *given.values(), out, counted)
+    return answer, accounts.reshape(shape if answer == 0 else (-1, 1)), np.array(list(counted))
 
 
 @pytest.mark.arm64

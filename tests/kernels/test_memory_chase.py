@@ -22,7 +22,8 @@ from perflib.kernels import Kernel
 from perflib.measure.pages import smaps
 from perflib.measure.pages.backings import why_not
 from perflib.measure.pages.kinds import BACKINGS
-from tests.kernels.calls import values
+from tests.kernels.brackets import check_since
+from tests.kernels.calls import room, values
 from tests.kernels.here import CPUS, needs_two_cpus
 from tests.reference import memory_chase as reference
 
@@ -225,18 +226,13 @@ def test_each_repeat_goes_on_where_the_last_one_ended(
 @pytest.mark.arm64
 def test_slice_says_when_where_and_how_fast_between_two_probes(kernel: Kernel, array: Any) -> None:
     lay(kernel, array)
-    before = time.monotonic_ns()
-    first, second = run(kernel, array, 5000, warm=100, repeats=2)
-    one, next_ = first.sample, second.sample
-    assert before <= one.start_ns <= one.start_ns + one.time_ns <= next_.start_ns
-    assert next_.start_ns + next_.time_ns <= time.monotonic_ns()
-    assert next_.probe_before_ns == one.probe_after_ns
-    for sample in (first, second):
-        assert sample.sample.cpu_time_ns > 0
-        assert min(sample.sample.time_ns, sample.sample.probe_before_ns) > 0
-        assert sample.sample.chain_after_ns > 0
-        assert sample.involuntary_switches >= 0
-        assert sample.cpu in {-1, *CPUS}
+    samples, out = room(kernel, "chase_sample", 2)
+    before_ns = time.monotonic_ns()
+    assert kernel.lib.chase_run(array, HERE, 100, 5000, 2, out) == 0
+    check_since(before_ns, samples["sample"])
+    assert (samples["sample"]["cpu_time_ns"] > 0).all()
+    assert (samples["involuntary_switches"] >= 0).all()
+    assert {*samples["cpu"]} <= {-1, *CPUS}
 
 
 # --- cores -------------------------------------------------------------------------------------
@@ -318,16 +314,9 @@ def test_wrong_arguments_are_refused_and_what_was_laid_stays(
 ) -> None:
     lay(kernel, array, "random", 40)
     visits = laid_visits(kernel, array)
-    right = {
-        "order": 0,
-        "bytes": 1024,
-        "span": 0,
-        "line_bytes": LINE,
-        "backing": 1,
-        "seed": 1,
-        "cpu": -1,
-    }
-    assert kernel.lib.chase_lay(*{**right, **change}.values(), array) == ARGUMENT + error
+    right = {"order": 0, "bytes": 1024, "span": 0, "line_bytes": LINE, "backing": 1}
+    changed = right | {"seed": 1, "cpu": -1} | change
+    assert kernel.lib.chase_lay(*changed.values(), array) == ARGUMENT + error
     assert laid_visits(kernel, array) == visits
 
 

@@ -50,18 +50,12 @@ def content(kernel: Kernel, arena: Any) -> list[np.ndarray]:
 
 
 def begin(
-    kernel: Kernel,
-    arena: Any,
-    kind: str = "read",
-    *,
-    cpus: list[int] = CPUS[:1],
-    first: int = 0,
-    segment: int = 0,
-    delay: int = 0,
+    kernel: Kernel, arena: Any, kind: str = "read", cpus: list[int] = CPUS[:1], **changed: int
 ) -> int:
-    given = kernel.ffi.new("int64_t[]", cpus)
+    """What the call answers; a delay, and where the first thread begins, are 0 unless given."""
+    given = {"delay": 0, "first": 0, "segment": 0} | changed
     answer: int = kernel.lib.load_begin(
-        arena, reference.KINDS.index(kind), delay, first, segment, given, len(cpus), LIMIT_NS
+        arena, reference.KINDS.index(kind), *given.values(), cpus, len(cpus), LIMIT_NS
     )
     return answer
 
@@ -69,8 +63,7 @@ def begin(
 def end(kernel: Kernel, n: int = 1, windows: tuple[tuple[int, int], ...] = ()) -> tuple[Any, Any]:
     accounts = kernel.ffi.new("load_account[]", max(1, n * len(windows)))
     results = kernel.ffi.new("load_result[]", n)
-    from_ns = kernel.ffi.new("int64_t[]", [low for low, _ in windows])
-    to_ns = kernel.ffi.new("int64_t[]", [high for _, high in windows])
+    from_ns, to_ns = [low for low, _ in windows], [high for _, high in windows]
     answer = kernel.lib.load_end(from_ns, to_ns, len(windows), accounts, results, n)
     assert answer == 0, (answer >> 16, os.strerror(answer & 0xFFFF))
     return accounts, results

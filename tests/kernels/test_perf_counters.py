@@ -90,24 +90,17 @@ def test_refusals_are_error_numbers(kernel: kernels.Kernel) -> None:
     assert kernel.lib.counter_switch([10**6], 1, 1) == -errno.EBADF
 
 
-def follow(sets: list[list[int]], clock: int, stop: int, process: int = -1) -> CounterFollower:
-    arrays = [np.array(one, dtype=np.int32) for one in sets]
-    return CounterFollower(
-        arrays,
-        [one[:1] for one in arrays],
-        np.array([clock], dtype=np.int32),
-        np.arange(len(sets), dtype=np.int32),
-        period_ns=10_000_000,
-        start_ns=0,  # long ago: every tick until now was missed
-        stop=stop,
-        process=process,
-    )
+def follow(counters: list[int], clock: int, stop: int) -> CounterFollower:
+    one, leader = np.array(counters, dtype=np.int32), np.array(counters[:1], dtype=np.int32)
+    clocks, sets = np.array([clock], dtype=np.int32), np.zeros(1, dtype=np.int32)
+    long_ago = {"period_ns": 10_000_000, "start_ns": 0}  # every tick until now was missed
+    return CounterFollower([one], [leader], clocks, sets, **long_ago, stop=stop, process=-1)
 
 
 def test_following_ends_with_a_last_reading(kernel: kernels.Kernel, counters: list[int]) -> None:
     stop, clock = os.eventfd(1), open_(kernel, config=DUMMY, options=2)
     try:
-        follower = follow([counters], clock, stop)
+        follower = follow(counters, clock, stop)
         assert follower.run() == STOPPED
         seen = follower.read()
         assert list(seen.ticks["due_ns"]) == [0]  # made at the end, not when it was due
@@ -123,7 +116,7 @@ def test_following_a_closed_counter_is_an_error(kernel: kernels.Kernel) -> None:
     stop, clock = os.eventfd(1), open_(kernel, config=DUMMY, options=2)
     try:
         with pytest.raises(OSError, match="Bad file descriptor"):
-            follow([[10**6]], clock, stop).run()
+            follow([10**6], clock, stop).run()
     finally:
         os.close(stop)
         os.close(clock)

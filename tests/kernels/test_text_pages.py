@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from perflib import kernels
+from tests.kernels.here import launched
 
 # They change, or depend on, the machine's huge pages: one after the other.
 pytestmark = pytest.mark.xdist_group("huge pages")
@@ -104,13 +105,9 @@ def meanwhile(works):
 
 def child(script: str, *arguments: str, **environment: str) -> str:
     """What a script prints that begins with the preamble; it must end well."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PREAMBLE + script, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **environment},
-    )
+    whole = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **environment}
+    words = [sys.executable, "-W", "error", "-c", PREAMBLE + script, *arguments]
+    done = launched(*words, env=whole)
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr}"
     return done.stdout
 

@@ -19,6 +19,7 @@ from perflib.course.mystery import job
 from perflib.course.mystery.causes import FUNCTIONS, LOCKS
 from perflib.course.mystery.draw import Trouble
 from perflib.kernels import Kernel
+from tests.kernels.here import launched
 from tests.reference import tracking as reference
 
 SOUND = Trouble("nothing", "", 0, 0, 0, 0, 0)
@@ -32,9 +33,7 @@ def trouble(cause: str, which: int, thousandths: int, cpu: int = CPU) -> Trouble
 
 def run(number: int, events: int = 2, *before: str) -> str:
     argv = shlex.split(job.command(number).format(first=3, events=events, seed=2))
-    return subprocess.run(
-        [*before, *argv], capture_output=True, text=True, check=True, timeout=120
-    ).stdout
+    return launched(*before, *argv, check=True, timeout=120).stdout
 
 
 @pytest.mark.arm64
@@ -64,17 +63,9 @@ def test_the_job_reads_from_its_number_what_was_written(
 
 
 def test_results_tell_nothing_of_the_trouble() -> None:
-    found = {
-        run(job.number(one, 1)).splitlines()[-1]
-        for one in (
-            SOUND,
-            trouble("function", 2, 2000),
-            trouble("code", 0, 1000),
-            trouble("buffer", 0, 1000),
-            trouble("lock", 1, 800),
-        )
-    }
-    (line,) = found
+    some = (("function", 2, 2000), ("code", 0, 1000), ("buffer", 0, 1000), ("lock", 1, 800))
+    troubles = [SOUND, *(trouble(*one) for one in some)]
+    (line,) = {run(job.number(one, 1)).splitlines()[-1] for one in troubles}
     assert re.fullmatch("checksum [0-9a-f]{16}", line)
 
 

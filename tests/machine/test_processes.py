@@ -21,13 +21,8 @@ input()
 
 @pytest.fixture
 def parent() -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        [sys.executable, "-c", PARENT],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
+    argv = [sys.executable, "-c", PARENT]
+    with subprocess.Popen(argv, stdin=-1, stdout=-1, text=True, start_new_session=True) as process:
         yield process
         os.killpg(process.pid, signal.SIGKILL)
 

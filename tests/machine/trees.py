@@ -64,6 +64,7 @@ def haswell_ep(root: Path) -> Path:
 
     The core numbers have a hole (0-5, 8-13), as they have on this processor.
     """
+    name = "Intel(R) Xeon(R) CPU E5-2680 v3 @ 2.50GHz"
     files = {
         f"{CPU}/online": "0-47",
         f"{CPU}/present": "0-47",
@@ -71,14 +72,7 @@ def haswell_ep(root: Path) -> Path:
         f"{CPU}/smt/control": "on",
         f"{CPU}/intel_pstate/no_turbo": "0",
         "proc/self/status": "Name:\tcat\nCapEff:\t0000000000000000\nCpus_allowed_list:\t0-47",
-        "proc/cpuinfo": cpuinfo(
-            "GenuineIntel",
-            6,
-            63,
-            2,
-            "Intel(R) Xeon(R) CPU E5-2680 v3 @ 2.50GHz",
-            "fpu constant_tsc",
-        ),
+        "proc/cpuinfo": cpuinfo("GenuineIntel", 6, 63, 2, name, "fpu constant_tsc"),
         "proc/meminfo": "MemTotal:       131072000 kB",
         "proc/sys/kernel/hostname": "node01",
         "proc/sys/kernel/osrelease": "5.14.0-427.el9.x86_64",

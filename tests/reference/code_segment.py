@@ -67,19 +67,11 @@ class Jumps:
         return at + 5 + int.from_bytes(code[at + 1 : at + 5], "little", signed=True)
 
 
-JUMPS = (
-    # inc %rsi; dec %rdi; jnz ...; mov %rsi, %rax; ret
-    Jumps(bytes.fromhex("48ffc6 48ffcf 0f85"), bytes.fromhex("4889f0 c3"), 7, 5, 16, 60),
-    # add x1, x1, #1; subs x0, x0, #1; b.eq over the jump; b ...; mov x0, x1; ret
-    Jumps(
-        bytes.fromhex("21040091 000400f1 40000054"),
-        bytes.fromhex("e00301aa c0035fd6"),
-        12,
-        4,
-        24,
-        16,
-    ),
-)
+# inc %rsi; dec %rdi; jnz ...; mov %rsi, %rax; ret
+X86_64 = bytes.fromhex("48ffc6 48ffcf 0f85"), bytes.fromhex("4889f0 c3")
+# add x1, x1, #1; subs x0, x0, #1; b.eq over the jump; b ...; mov x0, x1; ret
+ARM64 = bytes.fromhex("21040091 000400f1 40000054"), bytes.fromhex("e00301aa c0035fd6")
+JUMPS = (Jumps(*X86_64, 7, 5, 16, 60), Jumps(*ARM64, 12, 4, 24, 16))
 
 
 def entry(code: bytes) -> tuple[int, Jumps]:

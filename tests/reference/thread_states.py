@@ -335,14 +335,9 @@ def bins_of(intervals: Sequence[Interval], start: int, end: int, bins: int) -> l
 
 def running_at_once(threads: Sequence[Sequence[Interval]], start: int, end: int) -> list[int]:
     """For how many ns k threads ran, nanosecond by nanosecond."""
+    ran = [[one for one in every if one.state in {RUNNING, SPINNING}] for every in threads]
     at_once = Counter(
-        sum(
-            any(
-                one.start_ns <= time < one.end_ns and one.state in {RUNNING, SPINNING}
-                for one in intervals
-            )
-            for intervals in threads
-        )
+        sum(any(one.start_ns <= time < one.end_ns for one in intervals) for intervals in ran)
         for time in range(start, end)
     )
     return [at_once[k] for k in range(len(threads) + 1)]
@@ -398,11 +393,5 @@ def waits_of(
 
 def lost_flags(one: Interval, lost: Sequence[tuple[int, int, int, int]]) -> int:
     """Whether lost events touch it."""
-    return int(
-        any(
-            one.end_ns > begin
-            and one.start_ns < end
-            and (one.state not in {RUNNING, SPINNING} or cpu in {-1, one.cpu})
-            for begin, end, cpu, _ in lost
-        )
-    )
+    cpus = {cpu for begin, end, cpu, _ in lost if one.end_ns > begin and one.start_ns < end}
+    return int(bool(cpus if one.state not in {RUNNING, SPINNING} else cpus & {-1, one.cpu}))

@@ -220,11 +220,8 @@ def test_an_even_sibling_that_always_works_on_all_cores_is_not_taken_for_none(
 def test_a_core_without_company_learns_from_another(chains: bool) -> None:
     cores = [Core(chains=chains), Core(0.5, chains=chains), Core(1.0, chains=chains)]
     for seed in SEEDS:
-        assert [one.status for one in told(cores, seed)] == [
-            "calibrated",
-            "calibrated",
-            "no first state",
-        ]
+        found = [one.status for one in told(cores, seed)]
+        assert found == ["calibrated", "calibrated", "no first state"]
 
 
 @with_and_without_chains

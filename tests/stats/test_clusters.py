@@ -16,16 +16,9 @@ Ints = NDArray[np.int64]
 # Two EPYC 7451: 3 cores a CCX, 2 CCX a die, 4 dies a socket.
 CORES = np.arange(48)
 CCX, DIE, SOCKET = CORES // 3, CORES // 6, CORES // 24
-AMD = np.select(
-    [
-        CCX[:, None] == CCX,
-        DIE[:, None] == DIE,
-        SOCKET[:, None] == SOCKET,
-        DIE[:, None] % 4 == DIE % 4,
-    ],
-    [185.0, 205.0, 300.0, 480.0],
-    630.0,
-)
+AMD = np.full((48, 48), 630.0)
+for shared, cycles_ in ((DIE % 4, 480.0), (SOCKET, 300.0), (DIE, 205.0), (CCX, 185.0)):
+    AMD[shared[:, None] == shared] = cycles_
 
 
 def sockets(cores: int, number: int = 2) -> tuple[Ints, Floats]:

@@ -52,13 +52,9 @@ def test_an_item_seen_mostly_on_the_slow_core_is_not_taken_for_a_costly_one() ->
     made = rows()
     gone = (made.core == 0) & (made.item < 5) & (random.random(len(made.core)) < 0.95)
     cpu = made.cpu_ns * np.where(made.core == 1, 1.05, 1.0)
-    kept = {name: getattr(made, name)[~gone] for name in ("core", "batch", "item", "group")}
-    left = rows(
-        len(kept["core"]),
-        **kept,
-        cpu_ns=cpu[~gone],
-        wall_ns=cpu[~gone],
-    )
+    kept = {name: getattr(made, name) for name in ("core", "batch", "item", "group")}
+    kept |= {"cpu_ns": cpu, "wall_ns": cpu}
+    left = rows((~gone).sum(), **{name: values[~gone] for name, values in kept.items()})
     own = decompose(left).own[1].slowdown
     assert own.effect == pytest.approx(5.0, abs=0.1)
     assert own.low < 5 < own.high

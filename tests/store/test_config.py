@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,13 @@ import pytest
 import perflib as pl
 from perflib import experiments
 from perflib.framework import configured
+from perflib.lab.form import Form
 from perflib.lab.notebook import parameters
 from perflib.measure.progress import Reporter
 from perflib.model.errors import UserError
 from perflib.store import config
 from perflib.store.run_files import runs_dir
-from tests.cli.calling import call
+from tests.cli.calling import call, call_json
 from tests.cli.columns import too_wide
 
 KV = experiments.get("kv_per_core")
@@ -81,8 +81,6 @@ def test_presets_of_files_are_known_and_change_built_in_ones(user: Path, project
 
 
 def test_every_interface_has_the_same_defaults(user: Path) -> None:
-    from perflib.lab.form import Form
-
     user.write_text("[defaults.kv_per_core]\nevents = 9\ncores = [0]\n")
     wanted = configured.params(KV, {})
     assert (wanted.model_dump()["events"], wanted.cores) == (9, [0])
@@ -219,8 +217,7 @@ def test_a_file_that_another_user_could_have_put_is_no_project(
 
 
 def shown(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, tuple[Any, str]]:
-    assert call("config", *words, "--json") == 0
-    settings = json.loads(capsys.readouterr().out)["settings"]
+    settings = call_json(capsys, "config", *words, "--json")["settings"]
     return {key: (one["value"], one["origin"]) for key, one in settings.items()}
 
 

@@ -72,11 +72,8 @@ def test_a_run_is_found_by_its_beginning_or_its_path(tmp_path: Path) -> None:
     run_files.save(run("test-1-ab", 3))
     elsewhere = run_files.save(run("test-2-cc", 3), tmp_path / "other" / "copy.parquet")
     assert run_files.load("test-1-aa").id == "test-1-aa"
-    assert run_files.load("test-1-aa").samples["round"].tolist() == [0, 0, 0]
     assert run_files.load(elsewhere).id == "test-2-cc"
     assert run_files.load(str(elsewhere)).id == "test-2-cc"
-    with pytest.raises(UserError, match="run 'test-1' may be any of: test-1-aa, test-1-ab"):
-        run_files.load("test-1")
     with pytest.raises(UserError, match=r"unknown run 'tset-1-aa'; in .* first: test-1-aa, test-1"):
         run_files.load("tset-1-aa")
     with pytest.raises(UserError, match=r"there is no run file '/nowhere/x\.parquet'"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -27,7 +26,7 @@ from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.store.run_files import load
-from tests.cli.calling import call
+from tests.cli.calling import call, call_json
 from tests.experiments.judged import made_run
 
 COUNT = experiments.get("count")
@@ -162,8 +161,7 @@ JOB = "import os; [os.write(1, b'.') for _ in range(50)]; x = bytearray(8 << 20)
 
 def test_a_job_is_counted_to_its_end(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["--every", "20ms", "--json", "--", sys.executable, "-c", JOB]
-    assert call("count", *words) == 0
-    said = json.loads(capfd.readouterr().out)
+    said = call_json(capfd, "count", *words)
     run = load(said["run"])
     assert run.provenance["stopped"] == "recorded once"
     faults = run.samples[run.samples["event"] == "page-faults"]
@@ -232,22 +230,19 @@ def test_a_killed_recording_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--every", "3x"], "it is a number and ms, s, min, h, d or w"),
-        (["--pid", "5", "--", "ls"], "one of --pid, --cgroup and a command"),
-        (["--pid", "4194303"], "there is no process 4194303"),
-        (["--cgroup", "no/such/group"], "control group"),
-        (["-e", "no-such-thing", "--for", "1s"], "nor is it a set"),
-        (["--cpus", "0", "--pid", "1"], "--cpus is for"),
-        (["-p", "job=machine", "--for", "1s"], "given twice"),
+        ("--every 3x", "it is a number and ms, s, min, h, d or w"),
+        ("--pid 5 -- ls", "one of --pid, --cgroup and a command"),
+        ("--pid 4194303", "there is no process 4194303"),
+        ("--cgroup no/such/group", "control group"),
+        ("-e no-such-thing --for 1s", "nor is it a set"),
+        ("--cpus 0 --pid 1", "--cpus is for"),
+        ("-p job=machine --for 1s", "given twice"),
     ],
 )
 def test_bad_input_is_a_sentence_and_leaves_nothing(
-    words: list[str],
-    why: str,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    words: str, why: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert call("count", *words) == 2
+    assert call("count", *words.split()) == 2
     said = " ".join(capfd.readouterr().err.split())
     assert why in said
     if "--pid" in words:

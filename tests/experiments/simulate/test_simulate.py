@@ -21,7 +21,7 @@ from perflib.instruments.joblog.jobrun import job_argv
 from perflib.instruments.simulators.lines import ACCESSES, FALSE, LINES, TRANSFERS, WRITES
 from perflib.model.finding import Finding
 from perflib.store.run_files import load
-from tests.cli.calling import call
+from tests.cli.calling import call, call_json
 from tests.experiments.judged import made_run
 from tests.instruments.simulators.sim_programs import (
     fake_tool,
@@ -211,8 +211,7 @@ def test_a_command_s_words_stay_what_they_are(argv: list[str]) -> None:
 @needs_valgrind
 def test_the_command_saves_a_run(capfd: pytest.CaptureFixture[str]) -> None:
     geometries = ["--geometry", "Haswell", "--geometry", "Haswell L1d=2K:1"]
-    assert call("simulate", *geometries, "--json", "--", "ls", "/") == 0
-    said = json.loads(capfd.readouterr().out)
+    said = call_json(capfd, "simulate", *geometries, "--json", "--", "ls", "/")
     assert said["experiment"] == "simulate"
     run = SIMULATE.current(load(said["run"]))
     assert run.params["job_command"] == "ls /"
@@ -265,8 +264,7 @@ def test_the_command_finds_shared_lines(capfd: pytest.CaptureFixture[str]) -> No
     nothing = {TRANSFERS: "refuted", FALSE: "refuted"}
     assert {one["subject"]: one["verdict"] for one in said["findings"]} == nothing
     both = ["-p", "parts=TLBs,lines", "--geometry", "Haswell"]
-    assert call("simulate", *both, "-p", "budget_s=2", "--json", "--", "ls", "/") == 0
-    said = json.loads(capfd.readouterr().out)
+    said = call_json(capfd, "simulate", *both, "-p", "budget_s=2", "--json", "--", "ls", "/")
     run = SIMULATE.current(load(said["run"]))
     assert set(run.samples["part"]) == {"TLBs", "lines"}
     assert {TRANSFERS, "Haswell: iTLB misses"} <= {one["subject"] for one in said["findings"]}

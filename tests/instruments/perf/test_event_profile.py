@@ -24,7 +24,7 @@ from perflib.instruments.perf.event_profile import (
 from perflib.instruments.perf.event_profile import _Switch as Switch
 from perflib.instruments.perf.tool import PerfUnavailableError
 from perflib.measure.conditions import Conditions
-from perflib.model.errors import UserError
+from perflib.model.errors import MeasurementError, UserError
 from tests.instruments.perf.test_recorder import BURN, needs_perf
 from tests.instruments.threads.programs import compiled
 
@@ -119,6 +119,8 @@ def test_job_that_fails(tmp_path: Path) -> None:
     profile = profiled("print('no input file'); sys.exit(3)", tmp_path)
     assert profile.events == []
     assert profile.problems == ["the job ended with status 3; its last line: no input file"]
+    with pytest.raises(MeasurementError, match=r"'no-such-job' cannot be started: No such file"):
+        profile_job(["no-such-job"], NAMED, folder=tmp_path, timeout_s=60)
 
 
 def test_without_perf_the_job_is_not_left_behind(

@@ -72,13 +72,9 @@ def test_a_quota_outside_of_a_container_is_lifted_in_its_group(tmp_path: Path) -
 
 def test_a_hot_core_and_a_limited_one_are_named(tmp_path: Path) -> None:
     trees.haswell_ep(tmp_path)
-    trees.write(
-        tmp_path,
-        {
-            f"{trees.CPU}/cpu8/thermal_throttle/core_throttle_count": "17",
-            f"{trees.CPU}/cpu9/cpufreq/scaling_max_freq": "2500000",
-        },
-    )
+    hot = f"{trees.CPU}/cpu8/thermal_throttle/core_throttle_count"
+    limited = f"{trees.CPU}/cpu9/cpufreq/scaling_max_freq"
+    trees.write(tmp_path, {hot: "17", limited: "2500000"})
     found = checks(tmp_path)
     assert found["thermal_throttling"].state == "warn"
     assert found["thermal_throttling"].now == "since the start: cpu8 17 times"

@@ -27,16 +27,10 @@ def test_a_limit_further_up_counts(tmp_path: Path) -> None:
 
 
 def test_version_1_with_a_quota(tmp_path: Path) -> None:
-    mount = "33 31 0:30 {} /sys/fs/cgroup/{} rw - cgroup cgroup rw,{}"
+    mount = "33 31 0:30 /docker/abc /sys/fs/cgroup/{0} rw - cgroup cgroup rw,{0}"
     files = {
         "proc/self/cgroup": "5:cpu,cpuacct:/docker/abc\n4:cpuset:/docker/abc\n3:memory:/docker/abc",
-        "proc/self/mountinfo": "\n".join(
-            [
-                mount.format("/docker/abc", "cpu,cpuacct", "cpu,cpuacct"),
-                mount.format("/docker/abc", "cpuset", "cpuset"),
-                mount.format("/docker/abc", "memory", "memory"),
-            ]
-        ),
+        "proc/self/mountinfo": "\n".join(map(mount.format, ("cpu,cpuacct", "cpuset", "memory"))),
         "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "250000",
         "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000",
         "sys/fs/cgroup/cpu,cpuacct/cpu.stat": "nr_periods 10\nnr_throttled 3\nthrottled_time 99",

@@ -71,17 +71,11 @@ def test_segments_are_those_of_pyelftools(tmp_path: Path) -> None:
     elf = read_elf(path)
     with path.open("rb") as file:
         whole = ELFFile(file)
-        for offset in range(0, path.stat().st_size, 64):
-            mapped = (s for s in whole.iter_segments() if s["p_type"] == "PT_LOAD")
-            expected = next(
-                (
-                    s["p_vaddr"] + offset - s["p_offset"]
-                    for s in mapped
-                    if s["p_offset"] <= offset < s["p_offset"] + s["p_filesz"]
-                ),
-                None,
-            )
-            assert elf.address(offset) == expected
+        mapped = [s for s in whole.iter_segments() if s["p_type"] == "PT_LOAD"]
+    ranges = [(s["p_offset"], s["p_offset"] + s["p_filesz"], s["p_vaddr"]) for s in mapped]
+    for offset in range(0, path.stat().st_size, 64):
+        found = (to + offset - begin for begin, end, to in ranges if begin <= offset < end)
+        assert elf.address(offset) == next(found, None)
 
 
 def test_a_function_without_a_size_ends_where_the_next_or_its_section_does(tmp_path: Path) -> None:

@@ -86,12 +86,9 @@ class Changer:
     """Another process, in a group of its own, that has settings changed."""
 
     def __init__(self, root: Path, how: str) -> None:
+        argv = [sys.executable, "-c", CHANGER, str(root), how]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CHANGER, str(root), how],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
+            argv, stdin=-1, stdout=-1, stderr=-1, start_new_session=True
         )
         assert self.process.stdout is not None
         self.guard, self.worker = map(int, self.process.stdout.readline().split())
