@@ -10,8 +10,8 @@
  * A stack's frames are tidied as stackcollapse-perf does it: no argument lists, no offsets, the
  * object's name for an unknown function, "a->b" as two frames, Rust's escapes undone.
  *
- * tests/instruments/perf/perf_texts.py writes what it reads; tests/reference/folded_frames.py says
- * the same of frames.
+ * tests/instruments/perf/perf_texts.py lists recorded texts; their stacks are compared with those
+ * that inferno-collapse-perf made of them.
  *
  * @kernel
  * flags = ["-O2"]

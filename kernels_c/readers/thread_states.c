@@ -13,10 +13,6 @@
  *
  * @kernel
  * flags = ["-O2"]
- *
- * [variants.sanitized]
- * flags = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
- * bundle = []
  */
 #include <stdint.h>
 #include <stdlib.h>
