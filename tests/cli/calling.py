@@ -1,4 +1,4 @@
-"""A command called within the test's own process."""
+"""A command called within the test's own process, and how wide it prints."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ def call_json(captured: pytest.CaptureFixture[str], *words: str) -> Any:
     """What a command prints as JSON; it succeeds."""
     assert call(*words) == 0
     return json.loads(captured.readouterr().out)
+
+
+def too_wide(text: str) -> list[str]:
+    """The lines of more than 80 columns that could have been shorter: of more than one word."""
+    return [line for line in text.splitlines() if len(line) > 80 and len(line.split()) > 1]
 
 
 def would_measure(experiment: str, patch: pytest.MonkeyPatch) -> dict[str, Any]:

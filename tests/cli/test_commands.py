@@ -19,8 +19,7 @@ from perflib.model.finding import Finding
 from perflib.model.hypotheses import unseen
 from perflib.model.run import Run, new_id
 from perflib.store.run_files import load, runs_dir, save, saved_path
-from tests.cli.calling import call, call_json
-from tests.cli.columns import too_wide
+from tests.cli.calling import call, call_json, too_wide
 from tests.experiments.simulated import samples
 from tests.processes import soon
 

@@ -10,8 +10,7 @@ from perflib.batch import batch
 from perflib.course.build import handouts
 from perflib.framework import recordings
 from perflib.store.paths import notebooks_dir
-from tests.cli.calling import call, call_json
-from tests.cli.columns import too_wide
+from tests.cli.calling import call, call_json, too_wide
 
 # --- course --------------------------------------------------------------------------------------
 

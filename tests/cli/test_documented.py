@@ -13,8 +13,7 @@ import perflib as pl
 from perflib.cli import cli
 from perflib.experiments import get
 from perflib.store import config
-from tests.cli.calling import call
-from tests.cli.columns import too_wide
+from tests.cli.calling import call, too_wide
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")

@@ -11,8 +11,7 @@ from perflib.cli.measure import problems
 from perflib.cli.output import print_findings, reporter, say
 from perflib.measure.schedule import Status
 from perflib.store.run_files import load, runs_dir, save
-from tests.cli.calling import call
-from tests.cli.columns import too_wide
+from tests.cli.calling import call, too_wide
 from tests.model.made import level, slower
 from tests.stored import NAMES, RUNS, analyse_once
 

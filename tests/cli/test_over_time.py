@@ -14,8 +14,7 @@ from perflib.fleet.analysis.baseline import baseline_tag
 from perflib.machine.describe import describe
 from perflib.model.run import Run
 from perflib.store import run_files
-from tests.cli.calling import call, call_json
-from tests.cli.columns import too_wide
+from tests.cli.calling import call, call_json, too_wide
 from tests.experiments.simulated import bracketed
 from tests.fleet.simulated_runs import CODE, a_run
 

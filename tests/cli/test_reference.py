@@ -9,8 +9,7 @@ import pytest
 
 from perflib.cli.reference import experiment_page
 from perflib.experiments import NAMES, get
-from tests.cli.calling import call
-from tests.cli.columns import too_wide
+from tests.cli.calling import call, too_wide
 
 
 def listed(capsys: pytest.CaptureFixture[str], *words: str) -> str:

@@ -30,9 +30,6 @@ class Healthy:
     cores: int = 16
     days: int = 4
     noise: str = "heavy"
-    run: float = 0.004
-    core: float = 0.006
-    missing: float = 0.05
     rack_of: int = 20
     models: tuple[str, ...] = ("A", "B")
     slow: dict[str, Any] = field(default_factory=dict)
@@ -64,7 +61,7 @@ def table(farm: Healthy, seed: int) -> Table:
     model = np.array(farm.models, dtype=object)[number % len(farm.models)]
     rack = number // farm.rack_of
     shape = (farm.nodes, farm.days)
-    log = farm.run * drawn(rng, farm.noise, shape)
+    log = 0.004 * drawn(rng, farm.noise, shape)
     if farm.noise == "days":
         log += rng.normal(0, 0.01, (1, farm.days))
         before = log.copy()
@@ -80,13 +77,13 @@ def table(farm: Healthy, seed: int) -> Table:
     bios = np.where(rng.permutation(farm.nodes) < farm.nodes // 3, "2.2", "2.0")
     if "bios" in slow:
         log[bios == "2.2"] += np.log1p(slow["bios"])
-    log = log[:, :, None] + farm.core * drawn(rng, farm.noise, (*shape, farm.cores))
+    log = log[:, :, None] + 0.006 * drawn(rng, farm.noise, (*shape, farm.cores))
     if "core" in slow:
         log[model == farm.models[0], :, 8] += np.log1p(slow["core"])
     value = 40 * np.exp(log)
     if farm.noise == "quantised":
         value = np.round(value / 0.2) * 0.2
-    kept = rng.random(log.shape) > farm.missing
+    kept = rng.random(log.shape) > 0.05
     minutes = 1440 * np.arange(farm.days) + 60 * hour + rng.integers(0, 60, shape)
     start = (DAY + pd.to_timedelta(minutes.ravel(), unit="min")).as_unit("ns")
     node, of_day, cpu = np.nonzero(kept)

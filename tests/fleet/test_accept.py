@@ -59,15 +59,10 @@ def farm(home: Path, saved: Path) -> Path:
     return home
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    status = call("accept", *words)
-    return status, " ".join(capsys.readouterr().out.split())
-
-
 @pytest.mark.usefixtures("farm", "new")
 def test_a_node_like_the_others_is_accepted(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out = said(capsys, "--against", "store")
-    assert status == 0
+    assert call("accept", "--against", "store") == 0
+    out = " ".join(capsys.readouterr().out.split())
     assert f"Accepted: new is like 6 nodes of {PROCESSOR}." in out
     assert "memory_load, coherence, sharing (the farm has no nodes of this model with it)" in out
     assert "perflib: " not in out  # no reason to drain it

@@ -17,11 +17,6 @@ from tests.hostile_names import NAMES
 SMALL = Healthy(nodes=40, cores=16, days=8, models=("A",), rack_of=8, noise="days")
 
 
-def supported(farm: Healthy, seed: int = 0) -> dict[str, str]:
-    found = findings(compare_farm(*table(farm, seed)))
-    return {one.about["name"]: one.reason for one in found if one.verdict == "supported"}
-
-
 def test_both_threads_of_a_core_are_told_together() -> None:
     levels, nodes = table(SMALL, 0)
     levels.loc[levels["cpu"].isin([3, 11]), "value"] *= 1.05
@@ -42,7 +37,7 @@ def test_an_association_is_called_one_and_confounded_attributes_are_one() -> Non
 
 def test_what_does_not_survive_among_all_is_open() -> None:
     farm = compare_farm(*table(replace(SMALL, slow={"node": 0.03}), 0))
-    assert supported(replace(SMALL, slow={"node": 0.03}))
+    assert [one for one in findings(farm) if one.verdict == "supported"]
     doubtful = replace(farm, effects=farm.effects.assign(q=0.2))
     found = findings(doubtful)
     assert not [one for one in found if one.verdict == "supported"]

@@ -20,7 +20,7 @@ from perflib.experiments.kv_per_core.claims import (
     TOTAL,
 )
 from perflib.experiments.memory_levels.claims import SLOWER_MEMORY
-from perflib.framework.results import CORE_WRONG, CORES_WRONG
+from perflib.framework.results import CORE_WRONG
 from perflib.instruments.profile.claims import FUNCTION
 from perflib.investigation.evidence import Evidence, Question, Step, Taken
 from perflib.investigation.rules import RULES
@@ -68,15 +68,13 @@ def slower(cpu: int, percent: float, half: float = 0.3, **evidence: Any) -> Find
     )
 
 
-def wrong(*cpus: int, verdict: Verdict = "supported", code: str = "repeated") -> Finding:
-    about = {"cpu": cpus[0]} if len(cpus) == 1 else {"cpus": ",".join(map(str, cpus))}
+def wrong(cpu: int, verdict: Verdict = "supported", code: str = "repeated") -> Finding:
     facts = {"expected": "0x1", "found": "0x2", "what": "event=5", "wrong": 3, "of": "40 rounds"}
-    claim = CORE_WRONG if len(cpus) == 1 else CORES_WRONG
-    return claim.found(Decision(verdict, (Reason(code),)), about=about, facts=facts)
+    return CORE_WRONG.found(Decision(verdict, (Reason(code),)), about={"cpu": cpu}, facts=facts)
 
 
-def wrong_once(*cpus: int) -> Finding:
-    return wrong(*cpus, verdict="inconclusive", code="once")
+def wrong_once(cpu: int) -> Finding:
+    return wrong(cpu, "inconclusive", "once")
 
 
 def total(cpu: int, percent: float, **parts: float) -> Finding:

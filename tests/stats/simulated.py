@@ -23,7 +23,7 @@ class Machine:
     """A machine under a measurement: ``rounds`` over ``cores``, one each ``period_s``.
 
     ``slow`` is the slowdown of core 0. ``burst_share`` is the share of time in which one of
-    ``burst_cores`` takes ``burst_factor`` times as long, in bursts of ``burst_s`` on average.
+    ``burst_cores`` takes twice as long, in bursts of ``burst_s`` on average.
     ``slices`` is the share of core 0's time that another program takes in slices of about a
     millisecond of a 50 ms turn. ``wander`` and ``wander_s`` are the size and the correlation time
     of a slow wandering of each core by itself. ``missing`` is the share of turns that failed.
@@ -38,7 +38,6 @@ class Machine:
     drift: float = 0.2
     burst_share: float = 0.0
     burst_s: float = 3.0
-    burst_factor: float = 2.0
     burst_cores: tuple[int, ...] = (0,)
     slices: float = 0.0
     wander: float = 0.0
@@ -73,7 +72,7 @@ def data(machine: Machine, generator: np.random.Generator) -> tuple[Floats, Floa
     if machine.burst_share:
         for core in machine.burst_cores:
             hit = _bursts(machine, start_s, generator)
-            log_time[hit, core] += math.log(machine.burst_factor)
+            log_time[hit, core] += math.log(2)
             share[core] = hit.mean()
     if machine.slices:
         log_time[:, 0] += np.log1p(machine.slices * generator.poisson(5, machine.rounds) / 5)

@@ -21,13 +21,11 @@ def curve(end: float, gradual: float = 4.0) -> Floats:
     return np.asarray(np.log(1 + (NEXT - 1) * missed))
 
 
-def batches(
-    end: float, seed: int, count: int = 8, noise: float = 0.01, lost: float = 0.0
-) -> Floats:
+def batches(end: float, seed: int, count: int = 8, lost: float = 0.0) -> Floats:
     """``[batch, size]`` with noise of long tails, batches that are slower as a whole, and gaps."""
     generator = np.random.default_rng(seed)
-    rows = curve(end) + noise * generator.standard_t(3, (count, SIZES.size))
-    rows += generator.normal(0, noise, (count, 1))
+    rows = curve(end) + 0.01 * generator.standard_t(3, (count, SIZES.size))
+    rows += generator.normal(0, 0.01, (count, 1))
     return np.where(generator.random(rows.shape) < lost, np.nan, rows)
 
 

@@ -34,7 +34,6 @@ class Curve:
     blur: float = 0.12
     batches: int = 12
     noise: float = 0.01
-    tail: Literal["normal", "student"] = "student"
     correlated: float = 0.0
     shift: float = 0.05
     offset: float = 0.0
@@ -51,10 +50,7 @@ class Curve:
 
     def data(self, generator: np.random.Generator, sizes: Floats = SIZES) -> Floats:
         shape = (self.batches, sizes.size)
-        noise = generator.normal(size=shape)
-        if self.tail == "student":
-            noise = generator.standard_t(3, shape) / math.sqrt(3)
-        noise = resembling(noise, self.correlated)
+        noise = resembling(generator.standard_t(3, shape) / math.sqrt(3), self.correlated)
         slower = np.zeros(sizes.size)
         for knee, height in self.knees:
             slower += height * self.rise(sizes, knee)

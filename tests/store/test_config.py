@@ -17,8 +17,7 @@ from perflib.measure.progress import Reporter
 from perflib.model.errors import UserError
 from perflib.store import config
 from perflib.store.run_files import runs_dir
-from tests.cli.calling import call, call_json
-from tests.cli.columns import too_wide
+from tests.cli.calling import call, call_json, too_wide
 
 KV = experiments.get("kv_per_core")
 

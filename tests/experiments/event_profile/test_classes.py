@@ -7,14 +7,14 @@ import pandas as pd
 from perflib.experiments import get
 from perflib.model.run import Run
 from tests.experiments.event_profile.profiles import samples
+from tests.experiments.judged import made_run
 
 EVENT = get("event_profile")
 
 
 def run_of(**parts: pd.DataFrame) -> Run:
     table = pd.concat([part.assign(event_name=name) for name, part in parts.items()])
-    params = EVENT.params({}).model_dump(mode="json")
-    return Run("event_profile-1", "event_profile", params, table.reset_index(drop=True), {})
+    return made_run(EVENT, table.reset_index(drop=True))
 
 
 def test_a_function_is_found_in_its_class_only() -> None:

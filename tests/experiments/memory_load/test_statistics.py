@@ -25,15 +25,6 @@ from tests.experiments.memory_load.load_samples import (
 RUNS = 40
 
 
-def verdicts(seeds: int = RUNS, **shape: Any) -> dict[str, Counter[str]]:
-    """By claim, how often it had which verdict."""
-    found: dict[str, Counter[str]] = {}
-    for seed in range(seeds):
-        for claim, mine in findings(samples(seed, **shape)).items():
-            found.setdefault(claim, Counter()).update(one.verdict for one in mine)
-    return found
-
-
 # --- nulls ---------------------------------------------------------------------------------------
 
 
@@ -54,7 +45,10 @@ def verdicts(seeds: int = RUNS, **shape: Any) -> dict[str, Counter[str]]:
 )
 def test_where_load_does_nothing_nothing_is_claimed(shape: dict[str, Any]) -> None:
     """Also where busy cores slow the clock, and where others take the cores that stream."""
-    found = verdicts(**shape)
+    found: dict[str, Counter[str]] = {}
+    for seed in range(RUNS):
+        for claim, mine in findings(samples(seed, **shape)).items():
+            found.setdefault(claim, Counter()).update(one.verdict for one in mine)
     for claim in ("latency_rises", "knee", "core_moves_less"):
         assert found[claim]["supported"] <= 1, claim
 

@@ -32,11 +32,11 @@ def test_two_cpus(tmp_path: Path) -> None:
     assert (first.softirqs, first.interrupts, first.switches) == (1643392, 9911582, 800)
 
 
-def table(cpus: list[int], rows: dict[str, list[int]], words: str = "") -> str:
+def table(cpus: list[int], rows: dict[str, list[int]]) -> str:
     """A table with a column for each CPU, as the kernel prints it: ten digits after a blank."""
     head = " " * 12 + "".join(f"CPU{cpu:<8}" for cpu in cpus)
     cells = {name: "".join(f" {count:>10}" for count in counts) for name, counts in rows.items()}
-    return "\n".join([head, *(f"{name:>4}:{counts}{words}" for name, counts in cells.items())])
+    return "\n".join([head, *(f"{name:>4}:{counts}" for name, counts in cells.items())])
 
 
 def test_offline_cpus_have_no_column(tmp_path: Path) -> None:

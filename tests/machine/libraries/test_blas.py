@@ -122,12 +122,10 @@ def test_what_is_no_blas_is_refused_with_its_reason(tmp_path: Path) -> None:
 def test_a_library_that_crashes_when_opened_costs_no_other(
     plain_blas: Path, tmp_path: Path
 ) -> None:
-    source = tmp_path / "crash.c"
-    source.write_text(
-        "#include <stdlib.h>\n__attribute__((constructor)) static void f(void) { abort(); }\n"
-    )
+    code = "#include <stdlib.h>\n__attribute__((constructor)) static void f(void) { abort(); }\n"
     crash = tmp_path / "libopenblas-crash.so"
-    subprocess.run(["gcc", "-shared", "-fPIC", str(source), "-o", str(crash)], check=True)
+    argv = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(crash)]
+    subprocess.run(argv, input=code, text=True, check=True)
     libraries, refused = probe([crash, plain_blas])
     assert [library.name for library in libraries] == ["reference"]
     assert "status -6" in refused[str(crash)]
