@@ -5,6 +5,7 @@ from typing import Any
 
 from perflib.course.fix import fix as fix  # code to mend
 from perflib.course.mystery import mystery as mystery  # one thing is wrong with this machine
+from perflib.course.quota import cpu_quota as cpu_quota
 from perflib.course.sliders import slider as slider  # a number that teaches by moving
 from perflib.course.worksheet import lesson as lesson
 from perflib.experiments.aliasing.addresses import aliasing as aliasing
@@ -40,7 +41,6 @@ from perflib.lab.machine import describe as describe
 from perflib.lab.machine import doctor as doctor
 from perflib.lab.memory import walks as walks
 from perflib.lab.neighbour import busy_neighbour as busy_neighbour
-from perflib.lab.neighbour import cpu_quota as cpu_quota
 from perflib.lab.pairs import pair as pair
 from perflib.lab.pairs import pair_question as pair_question  # from a notebook's parameters
 from perflib.lab.tables import table as table

@@ -1,14 +1,11 @@
-"""For exercises: what takes a known share of a core's time, a neighbour or a quota."""
+"""For exercises: a neighbour that takes a known share of a core's time."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 
 from perflib.model.errors import UserError
 
@@ -63,49 +60,3 @@ def busy_neighbour(cpu: int | None, share: float, *, fifo: bool = False) -> Iter
             yield
         finally:
             process.kill()
-
-
-@contextmanager
-def cpu_quota(share: float | None, root: Path = Path("/sys/fs/cgroup")) -> Iterator[None]:
-    """Allow this process, and what it starts meanwhile, a share of one core's time, by a quota.
-
-    ``share=None`` sets none.
-
-    That is what a container with ``--cpus`` has. It takes root, and a hierarchy of control groups
-    that can be written. A killed process leaves an empty group behind, which limits nobody.
-
-    Raises
-    ------
-    UserError
-        The share is not between 0 and 1, or the groups cannot be made here.
-    """
-    if share is None:
-        yield
-        return
-    if not 0 < share < 1:
-        msg = f"share: {share!r}: a part of a core's time, between 0 and 1"
-        raise UserError(msg)
-    first = (root / "cpu" / "cpu.cfs_period_us").exists()
-    top = root / "cpu" if first else root
-    group = top / f"perflib-quota-{os.getpid()}"
-    try:
-        if not first:
-            (top / "cgroup.subtree_control").write_text("+cpu")
-        group.mkdir()
-        limit = "cpu.cfs_quota_us" if first else "cpu.max"
-        (group / limit).write_text(f"{round(1e5 * share)}" + ("" if first else " 100000"))
-        (group / "cgroup.procs").write_text(str(os.getpid()))
-    except OSError as error:
-        with suppress(OSError):
-            group.rmdir()
-        msg = f"no control group with a quota can be made in {top}: {error}. Run as root, or give "
-        raise UserError(msg + "the job a quota from outside (docker --cpus, CPUQuota=)") from None
-    try:
-        yield
-    finally:
-        (top / "cgroup.procs").write_text(str(os.getpid()))
-        for _ in range(20):  # a process that has just ended may still be in it
-            with suppress(OSError):
-                group.rmdir()
-                break
-            time.sleep(0.05)
