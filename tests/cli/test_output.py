@@ -73,7 +73,8 @@ def test_runs_are_listed_and_found_by_a_beginning(capsys: pytest.CaptureFixture[
         run.provenance["machine"] |= {"kernel": f"6.{number}", "nodes": [{"node": number}]}
         save(run)
     assert printed(capsys, "runs", "-q").split() == ids
-    assert "saved" in printed(capsys, "runs")
+    listed = printed(capsys, "runs")
+    assert all(word in listed for word in ("saved", *ids))
     assert "    on " in printed(capsys, "runs", "-v")
     names = "machine-20261101", "machine-20261102"
     for name, run_id in zip(names, ids, strict=True):

@@ -24,15 +24,10 @@ _LEAVES: dict[str, Callable[[Floats, Floats], Floats]] = {
 }
 
 
-def arrays(chunks: int) -> tuple[Floats, Floats, Floats]:
-    """The arrays as they are placed: ``a``, ``b``, ``c`` of so many chunks."""
-    a = np.tile(np.arange(1.0, CHUNK_BYTES // 8 + 1), chunks)
-    return a, 2 * a, np.full_like(a, _CONSTANT)
-
-
 def left(kind: str, chunks: int, times: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
-    """The arrays after each chunk was done so many ``times`` (``[chunk]``)."""
-    a, b, c = arrays(chunks)
+    """The arrays ``a``, ``b``, ``c`` after each chunk was done so many ``times`` (``[chunk]``)."""
+    a = np.tile(np.arange(1.0, CHUNK_BYTES // 8 + 1), chunks)
+    b, c = 2 * a, np.full_like(a, _CONSTANT)
     each = np.repeat(times, CHUNK_BYTES // 8)
     if kind == "update":
         a = np.where(each % 2 == 1, -a, a)

@@ -38,15 +38,11 @@ def path_end(threads: Threads, rows: Sequence[int], start: int, end: int) -> int
     """The row that is awake last; of several one that is on a CPU, then the first."""
     for time in range(end, start, -1):
         awake = [row for row in rows if _awake(threads[row], time)]
-        on_cpu = [row for row in awake if _state(threads[row], time) not in {READY, UNKNOWN}]
+        states = {row: one.state for row in awake if (one := _during(threads[row], time))}
+        on_cpu = [row for row in awake if states[row] not in {READY, UNKNOWN}]
         if awake:
             return (on_cpu or awake)[0]
     return -1
-
-
-def _state(intervals: Sequence[Interval], time: int) -> int:
-    one = _during(intervals, time)
-    return UNKNOWN if one is None else one.state
 
 
 def path_of(threads: Threads, origin: Sequence[int], row: int, start: int, end: int) -> list[Cell]:

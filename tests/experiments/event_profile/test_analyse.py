@@ -129,6 +129,10 @@ def test_of_several_events_one_is_named() -> None:
     assert len(profiled(table, "cycles")) == len(table)
 
 
+def test_old_runs_have_their_parameters_under_todays_names() -> None:
+    assert run_of(samples(rounds=3), dearer_core=1).params["costlier_core"] == 1
+
+
 # --- which core is the reference -----------------------------------------------------------------
 
 
@@ -187,10 +191,3 @@ def test_of_one_core_the_error_of_counting_counts() -> None:
     table = pd.DataFrame({"symbol": ["f"] * 25 + ["g"] * 75, "period": 1, "core": 0})
     plan = {"cores": [0], "reference": 0}
     assert unseen_percent(table, plan) == pytest.approx(1.96 * 100 * math.sqrt(0.75 * 0.25 / 100))
-
-
-# --- the findings, and what they are about -------------------------------------------------------
-
-
-def test_old_runs_have_their_parameters_under_todays_names() -> None:
-    assert run_of(samples(rounds=3), dearer_core=1).params["costlier_core"] == 1

@@ -24,7 +24,6 @@ from perflib.instruments.threads.settings import Settings
 from perflib.measure.jobs import event_loop
 from perflib.measure.process import WorkerError
 from perflib.model.errors import MeasurementError, UserError
-from perflib.model.run import Run
 from perflib.store.run_files import runs_dir
 from tests.experiments.threads.fake_event_loop import FakeLoop
 
@@ -179,11 +178,6 @@ def test_a_killed_run_is_finished_with_its_rows_and_recordings(
     assert (run.samples.groupby(["round", "version", "configuration"]).size() == 1).all()
     kept = {path.name for path in (runs_dir() / f"{run.id}.recordings").iterdir()}
     assert kept == {"CMSSW_I", "none"}
-
-
-def test_a_run_from_elsewhere_has_no_recordings() -> None:
-    run = Run("elsewhere", "threads", {}, None, {"recordings": {"Final": "Final"}})  # type: ignore[arg-type]
-    assert recordings(run) == {}
 
 
 # --- with real jobs -------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
@@ -28,7 +27,7 @@ from perflib.instruments.threads.settings import Settings
 from perflib.measure.conditions import Conditions
 from perflib.measure.jobs.event_loop import Account
 from perflib.measure.process import WorkerError
-from perflib.model.errors import MeasurementError, UserError
+from perflib.model.errors import MeasurementError
 from tests.experiments.threads.fake_event_loop import FakeLoop, recording
 from tests.instruments.threads.made import recording_of
 
@@ -186,14 +185,6 @@ def test_a_job_that_fails_costs_its_trial_and_at_first_the_run(
     loop.problem = "did not end within 5 s and was killed"
     with pytest.raises(WorkerError, match="Final, profiled: the job did not end"):
         taken.take(0, 2)
-
-
-def test_a_users_mistake_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        threads_trials, "profile_job", Mock(side_effect=UserError("there is no process 7"))
-    )
-    with pytest.raises(UserError, match="there is no process 7"):
-        trials(tmp_path).take(0, 2)
 
 
 def test_a_wrong_result_is_not_used_and_said(tmp_path: Path, loop: FakeLoop) -> None:

@@ -53,17 +53,13 @@ def test_every_feature_has_its_own_name_and_its_own_bits() -> None:
         assert feature.vendor in ("", "Intel", "AMD")
 
 
-def test_a_switched_feature_has_the_flag_that_shows_it_and_no_registers_of_its_own() -> None:
-    for feature in FEATURES:
-        assert feature.flag or not feature.switched, feature.name
-        assert not (feature.needs and feature.switched), feature.name
-
-
-def test_every_purpose_is_a_short_line() -> None:
+def test_a_purpose_is_a_short_line_and_a_switched_feature_has_the_flag_that_shows_it() -> None:
     for feature in FEATURES:
         assert 10 < len(feature.purpose) <= 110, feature.name
         assert not feature.purpose.endswith("."), feature.name
         assert "," not in feature.name  # names are joined by commas
+        assert feature.flag or not feature.switched, feature.name
+        assert not (feature.needs and feature.switched), feature.name
 
 
 # --- recorded machines --------------------------------------------------------------------------
