@@ -63,14 +63,18 @@ class Scaled(NamedTuple):
         return Interval(self.value, self.value - half_width, self.value + half_width)
 
 
-def rotation(sets: int, rounds: int, generator: np.random.Generator) -> NDArray[np.int32]:
-    """Which set is on: each once a round, in a random order.
+def rotation(
+    sets: int, rounds: int, generator: np.random.Generator, *, fixed: bool = False
+) -> NDArray[np.int32]:
+    """Which set is on: each once a round, in a random order, or always in the same one.
 
-    >>> rotation(3, 2, np.random.default_rng(0)).reshape(2, 3).sum(axis=1).tolist()
-    [3, 3]
+    >>> rotation(3, 2, np.random.default_rng(0), fixed=True).tolist()
+    [0, 1, 2, 0, 1, 2]
     """
     order = np.tile(np.arange(sets, dtype=np.int32), (rounds, 1))
-    return generator.permuted(order, axis=1).ravel()
+    if not fixed:
+        order = generator.permuted(order, axis=1)
+    return order.ravel()
 
 
 def _checked(*columns: ArrayLike) -> list[Floats]:

@@ -42,8 +42,7 @@ def coverage(kind: str, slices: int = 120, *, fixed: bool = False) -> float:
         ran_ns = generator.normal(1e7, 2e5, slices)
         rate = rate_of(kind, time, generator)
         counts = generator.poisson(1e-4 * ran_ns * rate)
-        order = time % SETS if fixed else rotation(SETS, slices // SETS, generator)
-        seen = order == 0
+        seen = rotation(SETS, slices // SETS, generator, fixed=fixed) == 0
         scaled = scale_slices(counts[seen], ran_ns[seen], float(ran_ns.sum())).interval()
         covered += scaled.low <= counts.sum() <= scaled.high
     return covered / 600
