@@ -38,7 +38,12 @@ with pytest.MonkeyPatch.context() as for_now:
     import numpy as np  # reads it once
     import scipy.linalg  # has an OpenBLAS of its own
 
-del np, scipy
+    for_now.setenv("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own gives nothing back
+    import pyarrow as pa
+
+    pa.default_memory_pool()  # is chosen now
+
+del np, pa, scipy
 
 _STARTED_S = time.monotonic()
 END_S = 60.0  # how long a run whose tests are over may take to end
