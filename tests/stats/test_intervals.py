@@ -175,6 +175,16 @@ def test_share_in_bursts_is_nearly_covered_even_in_the_long_run() -> None:
     assert covered >= 0.8 * runs
 
 
+@pytest.mark.parametrize("confidence", [0.95, 0.999])
+@pytest.mark.parametrize("hits", [0, 1, 17, 40])
+def test_share_of_one_batch_has_the_interval_that_scipy_calls_wilson(
+    hits: int, confidence: float
+) -> None:
+    found = share_interval(np.arange(40) < hits, np.ones(40), np.zeros(40, int), confidence)
+    wilson = distributions.binomtest(hits, 40).proportion_ci(confidence, method="wilson")
+    assert (found.low, found.high) == pytest.approx((wilson.low, wilson.high), abs=1e-12)
+
+
 def test_share_weighs_rounds_by_their_time() -> None:
     hit = np.array([True, False, False, False])
     found = share_interval(hit, np.array([3.0, 1.0, 1.0, 1.0]), np.arange(4))
