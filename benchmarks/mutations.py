@@ -173,7 +173,7 @@ def outcome(tests: list[str]) -> str:
         os.setsid()
         os.dup2(out, 1)
         os.dup2(out, 2)
-        options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
         os._exit(int(pytest.main([*options, f"--timeout={TEST_S}", *tests])))
     end = time.monotonic() + MUTATION_S
     while time.monotonic() < end:

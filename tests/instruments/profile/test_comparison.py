@@ -78,6 +78,7 @@ def test_times_and_shares_cover_the_truth(machine: Profiled) -> None:
         if table["share_percent_low"].notna().all():
             low, high = table["share_percent_low"], table["share_percent_high"]
             share.append(low.le(part) & high.ge(part))
+            assert table["share_percent"].sum() == pytest.approx(100)
     assert sum(total) >= at_least(30, 0.94)
     assert np.mean(additional) >= 0.93
     assert len(share) >= 8
