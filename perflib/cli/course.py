@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +124,8 @@ def build(
         put(str(path))
     if nbgrader and folder / CONFIG not in paths:
         say(f"{folder / CONFIG} was there and stays as it is")
+    following = "nbgrader generate_assignment LESSON" if nbgrader else "jupyter lab"
+    say(f"next: cd {shlex.quote(str(folder))} && {following}")
 
 
 course.add_command(mystery)

@@ -37,7 +37,9 @@ def test_build_says_what_it_wrote(home: Path, capsys: pytest.CaptureFixture[str]
     assert record["version"] == "student"
     assert [Path(file).is_file() for file in record["files"]] == [True]
     assert call(*words, "--solution", "--force") == 0
-    assert capsys.readouterr().out.splitlines() == record["files"]
+    said = capsys.readouterr()
+    assert said.out.splitlines() == record["files"]
+    assert f"next: cd {home / 'out'} && jupyter lab" in " ".join(said.err.split())
     assert call("course", "build", str(home / "class"), "code_segment", "--nbgrader") == 0
     config = home / "class" / "nbgrader_config.py"
     assert str(config) in capsys.readouterr().out
