@@ -215,14 +215,14 @@ def test_a_handover_is_a_share_of_a_second() -> None:
     assert "has not measured" in str(lines._handovers(other))
 
 
-@pytest.mark.parametrize(("high", "told"), [(7.0, True), (float("inf"), False)])
-def test_mended_code_is_as_fast_as_its_interval_says(high: float, told: bool) -> None:
+@pytest.mark.parametrize(("high", "is_measured"), [(7.0, True), (float("inf"), False)])
+def test_mended_code_is_as_fast_as_its_interval_says(high: float, is_measured: bool) -> None:
     bench = SimpleNamespace(times_as_fast=Interval(6.0, 5.0, high))
     found = lines._as_fast(bench)
-    assert isinstance(found, Measured) == told
+    assert isinstance(found, Measured) == is_measured
     item = declared("lines_and_locks").item("5")
-    assert item.judge("open", bench).share == (not told)
-    assert item.judge(6.0, bench).share == told
+    assert item.judge("open", bench).share == (not is_measured)
+    assert item.judge(6.0, bench).share == is_measured
 
 
 def test_a_lock_bounds_the_speedup_by_what_passes_it() -> None:

@@ -24,7 +24,7 @@ def compiled(folder: Path, source: str, *flags: str, name: str = "program") -> P
 
 @functools.cache
 def program(name: str) -> Path:
-    """A program beside this file, compiled into a folder that lasts as long as this process."""
+    """A program next to this file, compiled into a folder that lasts as long as this process."""
     flags = ["-w", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"]
     source = (_SOURCES / f"{name}.c").read_text()
     return compiled(Path(_folder().name), source, *flags, name=name)
