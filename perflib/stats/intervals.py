@@ -203,16 +203,18 @@ def share_interval(
         binomial = share * (1 - share) / readings
         observed = float(batch_share.var(ddof=1)) / batch_share.size
         readings = max(readings / max(1.0, observed / binomial), min(readings, 2.0))
+    return Interval(share, *map(float, wilson(share, readings, confidence)))
+
+
+def wilson(
+    share: float | Floats, readings: float, confidence: float = 0.95
+) -> tuple[Floats, Floats]:
+    """The ends of Wilson's interval (1927) of a share, from 0 to 1, of independent readings."""
     z = float(special.ndtri(0.5 + confidence / 2))
     middle = (share + z**2 / (2 * readings)) / (1 + z**2 / readings)
-    reach = (
-        z
-        * math.sqrt(share * (1 - share) / readings + z**2 / (4 * readings**2))
-        / (1 + z**2 / readings)
-    )
-    return Interval(
-        share, max(0.0, min(middle - reach, share)), min(1.0, max(middle + reach, share))
-    )
+    root = np.sqrt(share * (1 - share) / readings + z**2 / (4 * readings**2))
+    half = z * root / (1 + z**2 / readings)
+    return np.clip(middle - half, 0, share), np.clip(middle + half, share, 1)
 
 
 def against_others(level: Floats) -> Floats:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from perflib.instruments.profile.views import leaves
+from perflib.stats.intervals import wilson
 
 Floats = NDArray[np.float64]
 
@@ -83,7 +84,7 @@ def _shares(where: pd.DataFrame, keys: list[str], trials: Floats) -> pd.DataFram
     number = of_trial.sum(axis=1)
     total = trials.sum()
     share = number / total
-    low, high = _wilson(number, total)
+    low, high = wilson(share, total, _CONFIDENCE)
     if len(trials) >= _MIN_TRIALS:
         # Of the ratio of two sums: what each trial has more than its part.
         away = of_trial - share[:, None] * trials
@@ -94,15 +95,6 @@ def _shares(where: pd.DataFrame, keys: list[str], trials: Floats) -> pd.DataFram
     shares = {"percent": share, "percent_low": np.maximum(low, 0), "percent_high": high}
     made = pd.DataFrame({"samples": number.astype(np.int64)}, index=counts.index)
     return made.assign(**{name: 100 * values for name, values in shares.items()}).reset_index()
-
-
-def _wilson(number: Floats, total: float) -> tuple[Floats, Floats]:
-    z = float(special.ndtri(0.5 + _CONFIDENCE / 2))
-    share = number / total
-    middle = (share + z**2 / (2 * total)) / (1 + z**2 / total)
-    root = np.sqrt(share * (1 - share) / total + z**2 / (4 * total**2))
-    half = z * root / (1 + z**2 / total)
-    return middle - half, middle + half
 
 
 def short_names(objects: Iterable[str]) -> dict[str, str]:

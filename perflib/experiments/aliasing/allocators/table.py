@@ -15,7 +15,7 @@ from perflib.experiments.aliasing.allocators.claims import BY_STATE
 from perflib.experiments.aliasing.alone import ALONE, State, log_times
 from perflib.framework.samples import round_starts, usable
 from perflib.stats.interval import Interval, percent, percent_of
-from perflib.stats.intervals import robust_mean, t_interval, time_batches
+from perflib.stats.intervals import robust_mean, t_interval, time_batches, wilson
 
 # The numbers by which the kernel knows what is timed.
 FUNCTIONS: Mapping[str, int] = {"convolution": 0, "copy": 1}
@@ -23,7 +23,6 @@ FUNCTIONS: Mapping[str, int] = {"convolution": 0, "copy": 1}
 PLACES = ("given", "same", "far")
 TIMED = "timed"  # the state of pairs on which functions are timed
 _ITEM_BYTES = 4
-_Z = 1.959963984540054  # of 95 %
 _SEGMENTS = 3
 _TIMES = {"function", "place", "calls", "time_ns"}
 
@@ -123,7 +122,7 @@ class AllocatorTable:
             return None
         processes = mine["process"].nunique()
         share = float(mine["equal"].mean())
-        ends = _wilson(share, processes)
+        ends = map(float, wilson(share, processes))
         return Share(
             Interval(*(100 * value for value in (share, *ends))),
             len(mine), int(mine["equal"].sum()), int(mine["near"].sum()), processes,
@@ -203,12 +202,3 @@ class AllocatorTable:
     def costs(self) -> dict[tuple[str, str, int], Cost]:
         """Of all cells."""
         return {cell: self.cost(*cell) for cell in self.cells}
-
-
-def _wilson(share: float, observations: int) -> tuple[float, float]:
-    """The ends of Wilson's interval; 0 and 1 are within it where the share is."""
-    weight = _Z**2 / observations
-    middle = (share + weight / 2) / (1 + weight)
-    half = _Z * math.sqrt(share * (1 - share) / observations + weight / (4 * observations))
-    half /= 1 + weight
-    return max(0.0, min(middle - half, share)), min(1.0, max(middle + half, share))
