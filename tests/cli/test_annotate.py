@@ -22,6 +22,13 @@ def test_one_core_has_its_own_samples(capsys: pytest.CaptureFixture[str], core: 
     assert counted == mine["offset"].value_counts().to_dict()
 
 
+def test_what_is_said_of_an_object_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("annotate", PATH, "kv_runge_kutta", "--core", "0") == 0
+    printed = capsys.readouterr().out
+    assert "is not here (removed since" in " ".join(printed.split())
+    assert not too_wide(printed)
+
+
 def test_without_cores_two_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     shown = call_json(capsys, "annotate", PATH, "__cos_fma", "--json")
     assert [one["function"] for one in shown["functions"]] == ["__cos_fma"]
