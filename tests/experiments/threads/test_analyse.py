@@ -11,6 +11,7 @@ import pytest
 
 from perflib.experiments.threads import experiment
 from perflib.experiments.threads.claims import LIMITING
+from perflib.experiments.threads.table import LONG_WAIT_S
 from perflib.model.finding import Finding
 from tests.experiments.judged import by_subject, codes, made_run
 from tests.experiments.threads.thread_samples import SHARES, samples
@@ -137,7 +138,10 @@ def test_no_wait_refutes_only_where_one_could_have_been_seen() -> None:
     seen = limiting(rounds=12)
     assert seen.verdict == "refuted"
     assert (seen.effect, seen.low) == (0.0, 0.0)
-    assert 0 < seen.high < 2
+    frame = samples(versions=none, rounds=12)
+    seen_s = frame.loc[frame["configuration"] == "profiled", "running_s"].sum()
+    three = -math.log(0.05)  # the rule of three: more than so many would have shown
+    assert seen.high == pytest.approx(100 * three * LONG_WAIT_S / seen_s, rel=1e-3)
     assert limiting(rounds=24).high == pytest.approx(seen.high / 2, rel=0.1)
     once = limiting(rounds=1)
     assert (once.verdict, codes(once)[0]) == ("inconclusive", "no_interval")

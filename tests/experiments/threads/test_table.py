@@ -20,6 +20,15 @@ def test_a_loop_that_was_not_recorded_whole_is_not_compared_with_its_self_report
     assert all(math.isnan(one.apart.effect) for one in table.waits("Initial"))
 
 
+def test_the_histogram_shares_the_time_of_all_trials() -> None:
+    frame = samples(versions=ONE_POINT, rounds=4)
+    profiled = frame["configuration"] == "profiled"
+    frame.loc[profiled, "concurrency_s"] = ["[1, 2, 3]", "[1, 2]", "[0, 0, 1]", "[]"]
+    assert ThreadTable(frame).histogram("Final") == pytest.approx([0.2, 0.4, 0.4])
+    frame["concurrency_s"] = "[0, 0]"
+    assert ThreadTable(frame).histogram("Final").tolist() == [0, 0]
+
+
 # --- intervals -----------------------------------------------------------------------------------
 
 
