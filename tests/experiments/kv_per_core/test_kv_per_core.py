@@ -162,6 +162,7 @@ def test_chunks_hold_every_event_once_in_trials_of_about_the_length_asked() -> N
     assert len(chunks) > 3
     assert chunks_of([5.0], 3, 100.0) == [[3, 1]]
     assert chunks_of([0.1] * 10, 0, 100.0) == [[0, 10]]
+    assert chunks_of([10.0] * 6, 0, 20.0) == [[0, 2], [2, 2], [4, 2]]
 
 
 # --- measuring, for real -----------------------------------------------------------------------

@@ -129,6 +129,7 @@ def test_files_cut_anywhere(tmp_path: Path) -> None:
         data, records = everything(path)
         assert data.cut
         if size >= begin:
+            assert f" {len(whole) - size} bytes at its end" in data.cut
             assert records.tolist() == all_records[: len(records)].tolist()
             assert len(records) <= 11
 

@@ -306,8 +306,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_c_function_is_swept(library: Path) -> None:
-    declaration = "void twice(int n, const float *in, float *out);"
+@pytest.mark.parametrize("item", ["float", "void", "unsigned char"])  # bytes hold anything
+def test_a_c_function_is_swept(library: Path, item: str) -> None:
+    declaration = f"void twice(int n, const {item} *in, {item} *out);"
     a, out = np.ones(300, np.float32), np.zeros(300, np.float32)
     swept = sweep_offsets((str(library), "twice", declaration), 300, a, out, **QUICK)
     assert swept.name == "twice"
