@@ -192,6 +192,19 @@ def test_two_runs_are_compared_by_their_times_when_alone() -> None:
     assert slower.low < 20 < slower.high
 
 
+def test_a_busy_sibling_raises_the_level_of_a_core_only_where_no_probe_shows_it() -> None:
+    quiet, busy = (bracketed(14, seconds=12, busy={0: share, 1: share}) for share in (0.05, 0.6))
+    for columns, low, high in (
+        ([], 0.98, 1.02),
+        ([*quiet.filter(regex="^(probe|chain)_")], 1.1, 2),
+    ):
+        before, after = (
+            KV.levels(run_of(table.drop(columns=columns)))["value"].to_numpy()
+            for table in (quiet, busy)
+        )
+        assert ((low < after / before) & (after / before < high)).all()
+
+
 def test_events_that_no_two_cores_share_are_drawn_as_none() -> None:
     samples = bracketed(8, seconds=10)
     samples = samples[samples["round"] == 0]
