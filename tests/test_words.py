@@ -1,4 +1,4 @@
-"""The field's words: house words of earlier versions stay out of names, docstrings and comments.
+"""The field's words: house words of earlier versions stay out of names, prose and sentences.
 
 docs/glossary.md defines the words of ours that remain.
 """
@@ -9,12 +9,14 @@ import ast
 import io
 import re
 import tokenize
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.test_packaging import MODULES, name_of
+from tests.test_packaging import MODULES, TOP, name_of
 
 # House words, each with the field's.
 INSTEAD = {
@@ -45,6 +47,8 @@ PHRASES = {
     "without a core": "run-queue delay",
 }
 WORD = re.compile(rf"\b(?:{'|'.join([*INSTEAD, *PHRASES])})\b", re.IGNORECASE)
+# In what users read (a class of CSS may be "perflib-beside").
+SPOKEN = re.compile(r"(?<!-)\b(?:told|tells|beside|lies|laid)\b", re.IGNORECASE)
 PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -70,6 +74,19 @@ def prose(path: Path, tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
+def sentences(value: Any) -> Iterator[tuple[int, str]]:
+    """What users read: strings with a blank, of a module by their lines, or the values of TOML."""
+    if isinstance(value, ast.AST):
+        for node in ast.walk(value):
+            if isinstance(node, ast.Constant) and " " in str(node.value):
+                yield node.lineno, str(node.value)
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from sentences(one)
+    elif " " in str(value):
+        yield 0, str(value)
+
+
 def found(path: Path) -> list[str]:
     """Each house word of a module: its line, and the field's word."""
     tree = ast.parse(path.read_text())
@@ -79,6 +96,8 @@ def found(path: Path) -> list[str]:
         here += [(line, part) for part in sorted(parts & INSTEAD.keys())]
     for line, text in prose(path, tree):
         here += [(line, word.lower()) for word in WORD.findall(text)]
+    for line, text in sentences(tree):
+        here += [(line, word.lower()) for word in SPOKEN.findall(text)]
     words = INSTEAD | PHRASES
     return [f"{path.name}:{line}: {word!r}: {words[word]}" for line, word in sorted(set(here))]
 
@@ -92,13 +111,21 @@ def test_no_house_word_is_in_a_name_a_docstring_or_a_comment(room: str) -> None:
     assert [word for one in modules for word in found(one)] == []
 
 
+def test_no_house_word_is_in_a_sentence_of_a_toml_file() -> None:
+    read = {path: tomllib.loads(path.read_text()) for path in (TOP / "perflib").rglob("*.toml")}
+    spoken = [(path.name, text) for path, one in read.items() for _, text in sentences(one)]
+    assert [(name, text) for name, text in spoken if SPOKEN.search(text)] == []
+
+
 def test_a_house_word_is_found(tmp_path: Path) -> None:
     module = tmp_path / "module.py"
     module.write_text(
         '"""What the table told."""\nMostDear = 1  # held against it\nwarm = alarm = 2\n'
+        'says = f"{warm} beside it" + "beside" + "perflib-beside it"\n'
     )
     assert found(module) == [
         "module.py:1: 'told': reported, classified, distinguishable",
         "module.py:2: 'dear': costly",
         "module.py:2: 'held against': compared with",
+        "module.py:4: 'beside': under, next to, compared with",
     ]

@@ -82,7 +82,7 @@ def annotate(
     if not function and not quiet():
         names = ", ".join(sides.standing)
         stands = f"stand out on {sides.second}: {names}" if names else "none stands out"
-        show(visible(f"{sides.second} beside {sides.first}: functions: {stands}"), rest="  ")
+        show(visible(f"{sides.second} compared with {sides.first}: functions: {stands}"), rest="  ")
     for found in shown:
         _print(found)
 

@@ -83,7 +83,7 @@ def _tell(machine: Mystery) -> None:
         say(f"  {name}: {row['does']} (place: {row['place']}; size: percent {size})")
     if machine.job:
         job = shlex.quote(f"job_command={machine.job['job_command']}")
-        say("A job to examine, beside the machine itself:")
+        say("A job to examine, in addition to the machine itself:")
         say(f"  perflib run kv_per_core -p job=command -p {job}")
     say("Leave the shell (exit) to answer.")
 

@@ -98,7 +98,7 @@ def investigate(
         asked = Question(minutes=minutes if replay is None else None)
         several = (replay is not None) + (resume is not None) + (out is not None) > 1
         if question != asked or several:
-            msg = "--replay and --resume take what was asked from the folder: beside --resume only "
+            msg = "--replay and --resume take what was asked from the folder: with --resume only "
             raise UserError(msg + "--minutes may be given")
     if replay is not None:
         made = Investigation.replay(replay)

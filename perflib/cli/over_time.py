@@ -174,7 +174,7 @@ def _against(
 
     given = parameters_of(runs)
     if run is None:
-        with reporter(f"{experiment.name}, beside the baseline") as progress:
+        with reporter(f"{experiment.name}, compared with the baseline") as progress:
             run = experiment.measure(experiment.params(given), progress)
     _say_elsewhere(runs[0], run)
     return run, against_baseline(experiment, baseline, runs, run, threshold)
@@ -204,7 +204,7 @@ def _say_elsewhere(first: Run, run: Run) -> None:
 @click.option("--out", type=FILE, help="Also draw it, into this PNG or SVG.")
 @json_option
 def trend(name: str, node: str | None, threshold: float, out: Path | None, as_json: bool) -> None:
-    """Tell the day on which this machine changed.
+    """Show the day on which this machine changed.
 
     All saved runs of experiment NAME on one machine are taken as a series. What the machine's
     description says differently before and after a step is listed below it.

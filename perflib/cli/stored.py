@@ -285,7 +285,7 @@ def export(run_ids: tuple[str, ...], out: Path, form: str, anonymous: bool, as_j
     """Copy saved runs into a folder, for somebody else.
 
     Placeholders such as host-1 distinguish the machines of one export. Recordings of threads, which
-    lie next to a run, are left out. With --format openmetrics the file perflib.prom, for
+    are next to a run, are left out. With --format openmetrics the file perflib.prom, for
     Prometheus's textfile collector, is replaced; no other file is.
     """
     from perflib.experiments import get

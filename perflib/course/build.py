@@ -112,7 +112,7 @@ def build(
     Parameters
     ----------
     folder
-        Where to. ``student`` and ``solution`` lie there as the notebooks lie in perflib;
+        Where to. ``student`` and ``solution`` are there as the notebooks are in perflib;
         ``nbgrader`` is a course of nbgrader, ``source/LESSON/NOTEBOOK.ipynb`` and its settings.
     wanted
         Of `handouts`.

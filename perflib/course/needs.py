@@ -11,7 +11,7 @@ from typing import Any
 from perflib.model.errors import UserError, choose
 
 Machine = Mapping[str, Any]
-# What is observed, and whether the need is met; ``None``: only a measurement can tell.
+# What is observed, and whether the need is met; ``None``: only a measurement can show it.
 Found = tuple[bool | None, str]
 
 

@@ -130,7 +130,7 @@ class Lab:
 
         Returns
         -------
-        One need a row: ``need``, ``here`` (yes, no, or open: only a measurement can tell),
+        One need a row: ``need``, ``here`` (yes, no, or open: only a measurement can show it),
         ``found``, and ``inconclusive`` (nothing, where the need is met).
 
         Raises

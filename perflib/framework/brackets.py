@@ -83,7 +83,7 @@ def core_mhz(samples: NDArray[Any]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class CoreStates:
-    """What the probes of a table tell, in the order of its rows.
+    """What the probes of a table show, in the order of its rows.
 
     Parameters
     ----------

@@ -173,7 +173,7 @@ class Params(BaseModel):
         le=131072,
     )
     environment: Pairs = parameter(
-        {}, "environment variables of the measured process, beside its inherited ones"
+        {}, "environment variables of the measured process, in addition to its inherited ones"
     )
     preload: AnyWords = parameter(
         [], "shared libraries to load first (LD_PRELOAD), as absolute paths with commas between"

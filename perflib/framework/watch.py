@@ -21,7 +21,7 @@ _MIN_SHARE = 0.01  # of a core's samples are alone, or nobody waits for more
 
 
 class Watch:
-    """What the probes of a run in progress tell, core by core."""
+    """What the probes of a run in progress show, core by core."""
 
     def __init__(self) -> None:
         self._seen: dict[int, deque[NDArray[Any]]] = {}

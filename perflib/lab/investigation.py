@@ -452,7 +452,7 @@ def investigate(
         return InvestigationView(made)
     alone = Question(events=asked.events, minutes=None if replay else minutes)
     if asked != alone or folder or (resume is not None and replay is not None):
-        msg = "resume and replay take what was asked from the folder: beside resume only minutes "
+        msg = "resume and replay take what was asked from the folder: with resume only minutes "
         raise UserError(msg + "may be given")
     if replay is not None:
         return InvestigationView(Investigation.replay(Path(replay)))

@@ -187,7 +187,7 @@ class Arrays(Workers):
             return misplaced(self.nodes(key), node)
         except MeasurementError as error:
             said, _, why = str(error).partition("cannot be seen: ")
-            self.problems[f"on which NUMA node the arrays lie cannot be seen: {why or said}"] = None
+            self.problems[f"the NUMA node of the arrays cannot be seen: {why or said}"] = None
             return ""
 
 

@@ -30,12 +30,12 @@ def zeros_at(place: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArra
 def alias_free(*specs: Spec, alignment: int = 64) -> tuple[NDArray[Any], ...]:
     """Arrays of zeros whose addresses do not alias: no two agree nearly in their low 12 bits.
 
-    The ``n`` arrays begin at ``n`` places spread evenly over the 4096 bytes that those bits tell
-    apart. For every pair the distance of their first bytes, modulo 4096 and either way round, is
-    ``4096 / n`` bytes or more, rounded down to a multiple of ``alignment``: 2048 for two, 1344 for
-    three, 1024 for four, and 128 or more up to 32. 128 bytes are how far loads run ahead of a store
-    (``addresses.AHEAD_BYTES``); beyond 32 arrays the nearest pairs are closer than
-    that, though never at the same place.
+    The ``n`` arrays begin at ``n`` places spread evenly over the 4096 bytes that those bits
+    distinguish. For every pair the distance of their first bytes, modulo 4096 and either way round,
+    is ``4096 / n`` bytes or more, rounded down to a multiple of ``alignment``: 2048 for two, 1344
+    for three, 1024 for four, and 128 or more up to 32. 128 bytes are how far loads run ahead of a
+    store (``addresses.AHEAD_BYTES``); beyond 32 arrays the nearest pairs are closer than that,
+    though never at the same place.
 
     What is promised of the first bytes holds of all that is reached in step: arrays of one length
     that are walked at the same number of bytes a step keep their distance. Where one is walked

@@ -46,7 +46,7 @@ class RemediesShown:
         The function's.
     distances
         In bytes, by what places the arrays: ``as they are``, ``both at a page`` (as large
-        allocations lie), and three remedies.
+        allocations are), and three remedies.
     simulated
         4K aliases a call by distance, counted under an emulator; empty where there is none.
     sweep

@@ -78,7 +78,7 @@ def family_p(p_values: Floats) -> Floats:
     """P values that hold for a whole family of claims: below 0.05 for any in one family of twenty.
 
     Holm's correction over the claims that come near, those with p below one half; for having been
-    chosen so, their p values are divided by that half. The others' estimates lie where the claim
+    chosen so, their p values are divided by that half. The others' estimates are where the claim
     does not hold: they cannot be supported, and most of what is measured on a healthy machine is of
     that kind. (Zhao, Small and Su 2019, doi:10.1080/01621459.2018.1497499: valid for p values that
     are larger, and relatively rarely small, the less a claim holds, as those of Student's test.)

@@ -1,4 +1,4 @@
-"""Tell a core's baseline from interference, by the data alone: the one definition of it.
+"""Distinguish a core's baseline from interference, by the data alone: the one definition of it.
 
 A core that computes slowly is slow in every trial. One with which something interferes (a neighbour
 on the host, interrupts) is slow in some trials: far from its own baseline and in bursts.
@@ -101,7 +101,7 @@ def trials_with_interference(log_time: Floats, start_s: Floats | None = None) ->
     ``[round, core]``: true where the trial is above its core's baseline, after what all cores
     share in the round (drift) is taken away, by more than 5 % and six times the round-to-round
     scale; or where the running median over 1.5 s does, by more than 3 % and six times *its* scale;
-    or where all cores together lie 30 % above what they shared in that third of the run.
+    or where all cores together are 30 % above what they shared in that third of the run.
     """
     rounds, cores = log_time.shape
     if rounds < 2 or cores < 2:

@@ -159,7 +159,7 @@ def test_a_guest_is_compared_with_its_host(capsys: pytest.CaptureFixture[str]) -
         assert call("compare", "--pair", *names) == 0
         out = capsys.readouterr().out
         assert "guest kv_per_core-c against host kv_per_core-a" in out
-        assert "Guest beside host, hypervisor: 11" in out
+        assert "Guest compared with host, hypervisor: 11" in out
         assert not too_wide(out)
     told = call_json(capsys, "compare", "--pair", "host9", "vm1", "--json")
     assert (told["host"], told["guest"]) == (["kv_per_core-a"], ["kv_per_core-c"])

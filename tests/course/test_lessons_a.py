@@ -89,7 +89,7 @@ def test_typical_wrong_answers_earn_less_and_say_why(lesson: str) -> None:
 def test_predictions_are_compared_with_an_interval_or_a_sentence(lesson: str) -> None:
     found = []
     for item in declared(lesson).items:
-        if not isinstance(item, Prediction) or item.name in {"beside a neighbour", "large code"}:
+        if not isinstance(item, Prediction) or item.name in {"with a busy neighbour", "large code"}:
             continue
         measured = item.measured(run(lesson))
         if isinstance(measured, Measured):

@@ -76,17 +76,17 @@ def test_pages_on_another_node_are_said(arrays: Arrays, monkeypatch: pytest.Monk
     assert arrays.place("a", order="random", bytes_=64 * KIB, cpu=CPUS[0], node=1023) != ""
     monkeypatch.setattr(memory_arrays, "pages_by_node", lambda *_: {0: 10, 1: 6})
     why = arrays.place("a", order="random", bytes_=64 * KIB, node=1)
-    assert why == "only 6 of 16 pages lie on node 1, and 10 on node 0"
+    assert why == "only 6 of 16 pages are on node 1, and 10 on node 0"
 
 
 def test_where_pages_cannot_be_seen_the_run_says_so_once(
     arrays: Arrays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refused = MeasurementError("where the pages of process 7 lie cannot be seen: it is forbidden")
+    refused = MeasurementError("the nodes of process 7's pages cannot be seen: it is forbidden")
     monkeypatch.setattr(memory_arrays, "pages_by_node", Mock(side_effect=refused))
     for key in "ab":
         assert arrays.place(key, order="random", bytes_=64 * KIB, node=0) == ""
-    assert arrays.violated == ["on which NUMA node the arrays lie cannot be seen: it is forbidden"]
+    assert arrays.violated == ["the NUMA node of the arrays cannot be seen: it is forbidden"]
 
 
 def test_a_core_that_cannot_be_had_is_said(arrays: Arrays) -> None:

@@ -3,7 +3,7 @@
 Each process is one batch: where its memory is is drawn once for all of its rounds, so rounds of
 one process are alike, and the interval comes from the scatter of processes. Within a round both
 versions are timed, in random order, a few milliseconds apart; a drift or a busy neighbour slows
-both. Of each trial counts the median of those samples whose core was alone, where probes tell it.
+both. Of each trial counts the median of those samples whose core was alone, where probes show it.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def _wrong(
     problem: Problem, case: Case, expected: list[int], answer: dict[str, object], *, again: bool
 ) -> str:
     if answer["code"] == _BEFORE:
-        return "it writes to memory beside one of its arrays"
+        return "it writes to memory next to one of its arrays"
     if answer["code"]:
         return "it finds no memory, or says so"
     out = answer["out"]

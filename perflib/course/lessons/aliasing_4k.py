@@ -58,7 +58,7 @@ def _remedy(function: str, before: int, part: str) -> Any:
     def measured(run: Any) -> Measured | str:
         row = _row(run, function, before)
         if row is None or math.isnan(row[f"{part}_percent"]):
-            return f"this run has no interval of {function} at {before} B beside {_HALF} B"
+            return f"this run has no interval of {function} at {before} B compared with {_HALF} B"
         low, value, high = (float(row[f"{part}_percent{end}"]) for end in ("_low", "", "_high"))
         return Measured(low, value, high, f"{function} at {before} B")
 
@@ -76,7 +76,7 @@ def _slow_offset(answer: Any, run: Any) -> Judged:
         return Judged(0.0, f"{offset} B was not measured")
     row = curve.loc[offset]
     words = f"{row['percent']:.1f} % [{row['percent_low']:.1f}, {row['percent_high']:.1f}]"
-    return Judged(float(offset in slow.index), f"{offset} B beside the median offset: {words}")
+    return Judged(float(offset in slow.index), f"{offset} B compared with the median: {words}")
 
 
 def _claims(answer: Any, null: Any) -> Judged:
@@ -95,7 +95,7 @@ def _apart(answer: Any) -> Judged:
         return Judged(0.0, "give the two arrays: pl.alias_free(...)")
     apart = (second - first) % PERIOD_BYTES
     near = bool(aliasing([apart, PERIOD_BYTES - apart])[0].any())
-    return Judged(float(not near), f"they lie {apart} B apart, modulo 4096")
+    return Judged(float(not near), f"they are {apart} B apart, modulo 4096")
 
 
 def _saved(answer: Any, run: Any) -> Judged:
@@ -157,7 +157,7 @@ LESSON = Lesson.of(
             cases=_addresses,
             always=[(0, 0), (0, 2048), (64, 0), (0, 4096)],
             wrong=[
-                (lambda *_: _HALF, "shifts by 2048 wherever the second array lies"),
+                (lambda *_: _HALF, "shifts by 2048 wherever the second array is"),
                 (lambda a, b: (_HALF + b - a) % PERIOD_BYTES, "mixes up the two addresses"),
             ],
         ),

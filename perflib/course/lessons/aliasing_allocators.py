@@ -25,13 +25,13 @@ def _by_chance(answer: Any, *_: Any) -> Judged:
 
 
 def _heap(answer: Any, heap: Any) -> Judged:
-    """The distance at which most pairs lie."""
+    """The distance at which most pairs are."""
     given = int(number(answer))
     apart = (heap["second_address"] - heap["first_address"]) % 4096
     most = int(apart.mode().iloc[0])
     if given == most:
-        return Judged(1.0, f"most pairs lie {most} bytes apart, modulo 4096: none is equal")
-    return Judged(0.0, f"most pairs do not lie {given} bytes apart, modulo 4096")
+        return Judged(1.0, f"most pairs are {most} bytes apart, modulo 4096: none is equal")
+    return Judged(0.0, f"most pairs are not {given} bytes apart, modulo 4096")
 
 
 def _pair(count: int) -> tuple[Any, Any]:

@@ -44,12 +44,12 @@ LESSON = Lesson.of(
         "iTLB reach": partial(
             Prediction, measured=found("knee", "ring_knee", what="the chase's knee")
         ),
-        "iTLB reach beside a sibling": partial(
+        "iTLB reach with a busy sibling": partial(
             Prediction,
             measured=found(
                 "knee_shared",
                 "ring_knee_shared",
-                what="the chase's knee beside a busy sibling",
+                what="the chase's knee next to a busy sibling",
             ),
         ),
         "1": partial(

@@ -80,7 +80,7 @@ LESSON = Lesson.of(
             always=[(0, 8, 56, 8), (0, 8, 64, 8), (60, 8, 64, 8), (64, 8, 60, 8), (0, 200, 128, 1)],
             wrong=[
                 (_share_begin, "forgets that an object may reach into the next line"),
-                (_share_near, "asks how near they are; what counts is on which lines they lie"),
+                (_share_near, "asks how near they are; what counts is on which lines they are"),
             ],
         ),
     },

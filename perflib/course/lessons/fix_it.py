@@ -46,7 +46,7 @@ def _changed(name: str, *changes: tuple[str, str]) -> str:
 
 
 def _least(answer: Any, benches: Mapping[str, Any]) -> Judged:
-    """The problem with the smallest saving, as far as the intervals tell it from the others."""
+    """The problem with the smallest saving, as far as the intervals separate it from the others."""
     name = str(answer).strip()
     if name not in benches:
         raise UserError(choose("problem", name, benches))
@@ -55,7 +55,7 @@ def _least(answer: Any, benches: Mapping[str, Any]) -> Judged:
     says = f"{name} saves {saved[name].effect:.0f} %"
     if above:
         return Judged(0.0, f"{says}; {above[0]} saves less, {saved[above[0]].effect:.0f} %")
-    return Judged(1.0, f"{says}; no other saves less as far as the intervals tell")
+    return Judged(1.0, f"{says}; no other saves less as far as the intervals show")
 
 
 def _mend(name: str, *wrong: tuple[str, str]) -> Callable[..., Item]:

@@ -18,7 +18,7 @@ def _cost(run: Any, *levels: str) -> Measured | str:
     """What a call costs more that misses these caches, by the model of random accesses."""
     costs = run.table("miss_costs").set_index("level")["cost_ns"].reindex(list(levels))
     if costs.isna().any():
-        return f"the curve of this run does not tell what a miss of {levels[-1]} costs"
+        return f"the curve of this run does not show what a miss of {levels[-1]} costs"
     total = float(costs.sum())
     return Measured(total, total, total, f"a call that misses {' and '.join(levels)}")
 

@@ -52,7 +52,7 @@ def _own_time(run: Any) -> Measured | str:
 
 def _beside(again: Any) -> Measured | str:
     cpu = max(again.samples["cpu"])
-    none = "the run beside the neighbour was too short for an interval"
+    none = "the run next to the neighbour was too short for an interval"
     return estimated(again.findings.where(claim="total", cpu=cpu), f"events on cpu{cpu}", none)
 
 
@@ -68,7 +68,7 @@ def _part(answer: Any, run: Any, again: Any) -> Judged:
     before, after = (one.findings.where(claim="taken", cpu=cpu) for one in (run, again))
     if not before or not after:
         return Judged(right, "these runs did not measure run-queue delay: a fifth was taken anyway")
-    says = f"before: {sentence(before[0])}; beside the neighbour: {sentence(after[0])}"
+    says = f"before: {sentence(before[0])}; next to the neighbour: {sentence(after[0])}"
     return Judged(right, says)
 
 
@@ -94,7 +94,7 @@ LESSON = Lesson.of(
     {
         "smallest slowdown": partial(Prediction, measured=_smallest),
         "own time": partial(Prediction, measured=_own_time),
-        "beside a neighbour": partial(Prediction, measured=_beside),
+        "with a busy neighbour": partial(Prediction, measured=_beside),
         "1": partial(
             Relation,
             holds=_part,

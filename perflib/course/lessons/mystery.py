@@ -24,7 +24,7 @@ def _plan(answer: Any) -> Judged:
         return Judged(0.0, "give a dictionary: cause and the name of an experiment")
     wrong = [cause for cause, run in _PLAN.items() if answer.get(cause) != run]
     if not wrong:
-        return Judged(1.0, "two runs tell the machine's troubles from the job's, one each the rest")
+        return Judged(1.0, "two runs separate trouble of machine and job, one each the rest")
     sentence = f"{wrong[0]}: {CAUSES[wrong[0]].shown_by}"
     return Judged(1 - len(wrong) / len(_PLAN), f"look again at {', '.join(wrong)}. {sentence}")
 

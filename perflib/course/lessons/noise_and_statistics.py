@@ -61,7 +61,7 @@ LESSON = Lesson.of(
         ),
         "false alarms": partial(Prediction, measured=_share),
         "difference of cores": partial(
-            Prediction, measured=found("slower", what="the first core beside the others")
+            Prediction, measured=found("slower", what="the first core compared with the others")
         ),
         "4": partial(
             Relation,

@@ -60,7 +60,7 @@ def _differences(run: Any) -> Any:
 
 
 def _culprit(answer: Any, run: Any) -> Judged:
-    """The function that adds the most time, where the run can tell one."""
+    """The function that adds the most time, where the run can name one."""
     table, given = _differences(run), str(answer).strip()
     if table is None or not bool(table["stands_out"].any()):
         return Judged(float(given == "none"), "no function stands out in this run")
@@ -84,7 +84,7 @@ LESSON = Lesson.of(
     "slow_core_to_function",
     {
         "difference of cores": partial(
-            Prediction, measured=found("slower", what="the first core beside the others")
+            Prediction, measured=found("slower", what="the first core compared with the others")
         ),
         "1": partial(
             Relation,

@@ -12,7 +12,7 @@ from perflib.course.relations import estimated
 
 
 def _part(name: str) -> Callable[[Any], Measured | str]:
-    """That part of a pair, as far as the probes could tell it from the others."""
+    """That part of a pair, as far as the probes could distinguish it from the others."""
 
     def measured(pair: Any) -> Measured | str:
         found = [one for one in pair.where(claim="pair_part") if name in one.about["part"]]

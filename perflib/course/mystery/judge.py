@@ -129,7 +129,7 @@ class Verdict:
                          f"{part.why}")  # fmt: skip
         if self.truth is not None:
             lines += [
-                f"  What tells it: {self.explanation}",
+                f"  What shows it: {self.explanation}",
                 f"  Its size is from {self.truth.how}.",
             ]
         return "\n".join(map(visible, lines))
@@ -144,7 +144,7 @@ class Verdict:
         shown = Table(("part", "answered", "true", "points", "why"), rows, {})
         return (
             f'<div role="status"><p><strong>{escape(self._headline())}</strong></p>{shown.html()}'
-            f"<p>What tells it: {escape(self.explanation)} "
+            f"<p>What shows it: {escape(self.explanation)} "
             f"Its size is from {escape(self.truth.how)}.</p></div>"
         )
 
@@ -202,7 +202,7 @@ def _size(answer: Answer, truth: Truth, of: float, *, comparable: bool) -> Judge
     if high < size.low or low > size.high:
         off = size.low - high if high < size.low else low - size.high
         side = "below" if high < size.low else "above"
-        why = f"The interval lies {side} the true size by {off:.1f} points: too narrow, or biased."
+        why = f"The interval is {side} the true size by {off:.1f} points: too narrow, or biased."
         return Judged("size", given, true, 0.0, of, why)
     most = _NOTHING_WIDTH if limit else max(_LEAST_WIDTH, size.effect)
     if (high if limit else high - low) > most:

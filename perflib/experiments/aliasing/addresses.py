@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Flags = NDArray[np.bool_]
 
-PERIOD_BYTES = 4096  # what the low 12 bits of an address tell apart
+PERIOD_BYTES = 4096  # what the low 12 bits of an address distinguish
 AHEAD_BYTES = 128  # loads within two cache lines ahead of a store are in flight with it
 LINE_BYTES = 64  # places in a line differ for reasons of their own: loads and stores across two
 # Beyond what the stores that a core holds can reach ahead (56 of 16 bytes), and as safely behind.

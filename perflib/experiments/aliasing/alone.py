@@ -28,7 +28,7 @@ SHARED: State = "shared"
 def in_state(samples: pd.DataFrame, state: State = ALONE) -> NDArray[np.bool_]:
     """Which rows were taken while the core was alone, or while its sibling worked all the time.
 
-    Where the probes tell nothing, or there are none, all rows count as alone: nothing is
+    Where the probes show nothing, or there are none, all rows count as alone: nothing is
     conditioned on what is not known.
     """
     import numpy as np

@@ -40,7 +40,7 @@ class CodeTable:
 
     Rows whose ``ok`` is false are left out. Uncertainty comes from the scatter of batches.
 
-    Where probes tell when a core was alone, the table is of those samples (``state`` "alone") or of
+    Where probes show when a core was alone, the table is of those samples (``state`` "alone") or of
     those whose sibling thread was busy at both ends ("shared"). Trials often have none of either,
     so a time is the median over a batch: its CPU time, which leaves out what other tasks take.
     Where no state is known, all samples count, a time is a round's, and configurations are compared

@@ -75,7 +75,7 @@ class CountersTable:
         self.has_readings = {"obtained", "due"} <= set(samples)
         if not self.has_counts and not self.has_times:
             msg = (
-                f"nothing to compare with: counts (value) need mode {ONE_SET!r} beside them, times "
+                f"nothing to compare with: counts (value) need mode {ONE_SET!r} as well, times "
                 f"(cpu_time_ns, time_ns) mode {ALONE!r}; the modes here are "
                 f"{', '.join(sorted(map(repr, modes)))}"
             )
@@ -124,7 +124,7 @@ class CountersTable:
         return t_interval(error), t_interval(excess)
 
     def off_but_for_clocks(self, mode: str, jobs: int, limit_percent: float) -> bool:
-        """Whether counts are off that tell what the job did, not how fast the machine was then.
+        """Whether counts are off that show what the job did, not how fast the machine was then.
 
         A clock's count is the job's CPU time. It differs from run to run on a busy machine, and
         two references that happen to agree do not make it repeatable.

@@ -1,7 +1,7 @@
 """What counting costs the job: from pairs of the same work, counted and not.
 
 Where the job could be cut into segments (`pairs`), a pair is a slice of it with and without
-counting, some 12 ms apart, and where probes can tell, both had their core for themselves. Of any
+counting, some 12 ms apart, and where probes can show it, both had their core for themselves. Of any
 other job a pair is two runs in one round, seconds apart: on a busy machine the interval is wide.
 """
 

@@ -56,7 +56,7 @@ class DataTlbParams(Params):
     )
     backings: Words = parameter(
         ["4k", "huge"],
-        "the pages that the lines lie on: 4k, thp, collapse, hugetlb, or 'huge', the first "
+        "the pages that the lines are on: 4k, thp, collapse, hugetlb, or 'huge', the first "
         "available of thp and collapse; the run says which are not, and goes on",
     )
     largest_pages: int | None = parameter(
@@ -81,7 +81,7 @@ class DataTlbParams(Params):
     )
     trial_ms: float = parameter(
         0.3,
-        "how long one repeat is timed: a slice between two probes that tell whether the core was "
+        "how long one repeat is timed: a slice between two probes that show whether the core was "
         "alone",
         "ms",
         gt=0,

@@ -65,7 +65,7 @@ def _entries(
 ) -> Finding:
     """Does a level have the entries that are reported?
 
-    ``supported``: they lie within ``knee_percent`` of where the level's rise begins to where half
+    ``supported``: they are within ``knee_percent`` of where the level's rise begins to where half
     of it has come, and the interval excludes half and twice of them. ``refuted``: no knee (it would
     have been seen from ``visible_percent`` on), or the whole interval is elsewhere.
     """

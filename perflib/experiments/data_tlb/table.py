@@ -72,8 +72,8 @@ class TlbTable:
     """The samples of one run as time of a load in ns, by backing, lines, stride and pages.
 
     Rows whose ``ok`` is false are left out, and so are those that did not have the core alone where
-    probes tell. Of a trial's repeats the fastest counts: interference only adds time. Uncertainty
-    comes from the scatter of batches of rounds.
+    probes show it. Of a trial's repeats the fastest counts: interference only adds time.
+    Uncertainty comes from the scatter of batches of rounds.
     """
 
     def __init__(self, samples: pd.DataFrame) -> None:

@@ -153,7 +153,7 @@ def entry_shares(found: EntryCost, most_labels: int = 6) -> Figure:
     axes.set_yscale("log")
     log_ticks(axes.yaxis, *axes.get_ylim())
     axes.set_xlabel("share of an even spread (%)")
-    axes.set_ylabel("share of the function's samples\nthat lie on its entry (%)")
+    axes.set_ylabel("share of the function's samples\nthat are on its entry (%)")
     over = found.overall
     axes.set_title(
         f"Samples on functions' first {found.instructions} instructions\n"

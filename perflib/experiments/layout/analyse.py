@@ -59,7 +59,7 @@ def findings(run: Run) -> list[Finding]:
         table.alone,
         threshold,
         about=about,
-        facts={"beside": _ONE_EACH * table.alone.effect},
+        facts={"least_percent": _ONE_EACH * table.alone.effect},
         evidence={"layouts": len(table.twice)},
         prevented=Reason("few_starts") if table.twice.empty else None,
         remarks=_failed(table),

@@ -165,7 +165,7 @@ def _key(layout: Layout) -> dict[str, Any]:
 
 
 def _distinct(layouts: Sequence[tuple[str, Layout]], seed: int) -> list[tuple[str, Layout]]:
-    """One of each that an emulator can tell apart: those of most starts first, then by chance."""
+    """One of each that an emulator can distinguish: those of most starts first, then by chance."""
     every: dict[tuple[Any, ...], list[tuple[str, Layout]]] = {}
     for build, layout in layouts:
         every.setdefault((build, *_key(layout).items()), []).append((build, layout))

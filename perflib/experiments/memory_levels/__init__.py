@@ -73,8 +73,8 @@ class MemoryLevelsParams(Params):
     )
     trial_ms: float = parameter(
         0.3,
-        "how long one repeat is timed: a slice between two probes that tell whether the core was "
-        "alone; longer ones tell it less surely",
+        "how long one repeat is timed: a slice between two probes that show whether the core was "
+        "alone; longer ones show it less surely",
         "ms",
         gt=0,
         le=1000,

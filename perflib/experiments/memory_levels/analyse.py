@@ -28,7 +28,7 @@ _KIB = 1024
 _MAX_LOG2_APART = 0.5  # of a factor of two: a level ends at a claim within the square root of two
 _MIN_HIDDEN_PERCENT = 50.0  # percent of the latency that a prefetcher must hide to be called one
 _MAX_SIZE_FACTOR = 1.42  # times a cache's size: so far a level that it holds may seem to reach
-_MIN_SMALLER_PERCENT = 10.0  # percent, about what sizes so far apart tell
+_MIN_SMALLER_PERCENT = 10.0  # percent, about what sizes so far apart show
 _MAX_HALF_WIDTH_PERCENT = 25.0  # percent: curves that are known less well than this show no levels
 
 

@@ -62,7 +62,7 @@ def compare_groups(
 
 
 def _rack_scatter(racks: pd.Series[Any] | None, mean: Floats) -> float:
-    """By how much whole racks differ, in most of them; 0 where there are too few to tell."""
+    """By how much whole racks differ, in most of them; 0 where there are too few to know."""
     if racks is None:
         return 0.0
     by_rack = pd.Series(mean, index=racks.index).groupby(racks).median()

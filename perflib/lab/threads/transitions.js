@@ -6,7 +6,7 @@ const HALF_PX = 7.5; // of what is drawn of a row
 const HEAD_PX = 4.5;
 const STUB_PX = 13; // of an arrow whose other end is not on this page
 const NEAR_PX = 5;
-const MOST_NAMED = 24; // arrows with the name of their lock beside them
+const MOST_NAMED = 24; // arrows with the name of their lock next to them
 const LETTER_PX = 6;
 
 /** From where to where an arrow goes on this page; null: neither end is on it. */

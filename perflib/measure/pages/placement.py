@@ -49,7 +49,7 @@ def pages_by_node(pid: int, begin: int, end: int) -> dict[int, int]:
             "'--security-opt seccomp=unconfined'",
             errno.ENOSYS: "this kernel has no move_pages(2)",
         }.get(error, os.strerror(error))
-        msg = f"where the pages of process {pid} lie cannot be seen: {why}"
+        msg = f"the nodes of process {pid}'s pages cannot be seen: {why}"
         raise MeasurementError(msg)
     return {int(node): count for node, count in sorted(Counter(status.tolist()).items())}
 
@@ -78,7 +78,7 @@ def misplaced(found: dict[int, int], node: int) -> str:
     Examples
     --------
     >>> misplaced({0: 3072, 1: 1024}, 1)
-    'only 1024 of 4096 pages lie on node 1, and 3072 on node 0'
+    'only 1024 of 4096 pages are on node 1, and 3072 on node 0'
     """
     pages = sum(found.values())
     right = found.get(node, 0)
@@ -88,4 +88,4 @@ def misplaced(found: dict[int, int], node: int) -> str:
     others = [text for text in others if " -" not in text]
     absent = sum(count for other, count in found.items() if other < 0)
     others += [f"{absent} not in memory"] if absent else []
-    return f"only {right} of {pages} pages lie on node {node}, and {', '.join(others)}"
+    return f"only {right} of {pages} pages are on node {node}, and {', '.join(others)}"

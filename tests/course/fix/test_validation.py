@@ -97,7 +97,7 @@ WRONG = {
     "no room for the shift": (
         "aliased_buffers",
         [("(memory + bytes)", "(memory + bytes + 2048)")],
-        "crashes|beside",
+        "crashes|next to",
     ),
     "memory that is not cleared": (
         "aliased_buffers",

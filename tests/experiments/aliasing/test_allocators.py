@@ -111,7 +111,7 @@ def test_shares_have_their_verdicts() -> None:
     assert (found["glibc aliasing"].of, again.of) == (SHARES, SHARES_AGAIN)
     assert again.about == {"allocator": "glibc"}
     assert [reason.code for reason in again.reasons] == ["excluded", "above"]
-    assert again.plain.endswith("0 % share their low 12 bits, and 100 % lie just above")
+    assert again.plain.endswith("0 % share their low 12 bits, and 100 % are just above")
     assert (again.effect, again.low) == (0, 0)
     assert "More processes" in found["mixed aliasing"].reason
     for finding in found.values():

@@ -296,7 +296,7 @@ def test_layouts_and_speeds_alone_and_beside_a_sibling() -> None:
         speed = found[f"{name} speed shared"]
         assert speed.verdict == "supported"
         assert speed.low < 50 < speed.high
-        assert "MB/s beside a busy sibling" in speed.plain
+        assert "MB/s next to a busy sibling" in speed.plain
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 1.0])

@@ -190,7 +190,7 @@ class FakeArrays:
         if cpu in self.refused:
             return self.refused[cpu]
         self._keys[key] = cpu, self.elsewhere.get(cpu, node)
-        return "" if cpu not in self.elsewhere else "only 0 of 16 pages lie there"
+        return "" if cpu not in self.elsewhere else "only 0 of 16 pages are there"
 
     def nodes(self, key: Any) -> dict[int | None, int]:
         return {self._keys[key][1]: 16}

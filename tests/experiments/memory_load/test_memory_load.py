@@ -318,7 +318,7 @@ def test_a_core_that_cannot_be_used_ends_the_pilot() -> None:
 
 
 def test_memory_that_is_elsewhere_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Streams, "place", lambda *_, **__: "only 3 of 4 pages lie on node 0")
+    monkeypatch.setattr(Streams, "place", lambda *_, **__: "only 3 of 4 pages are on node 0")
     with pytest.raises(MeasurementError, match="memory of node 0 is not where it should be"):
         experiment.measure(params())
 
@@ -360,7 +360,7 @@ def test_where_arrays_lie_is_verified() -> None:
         home = topology().cpu(CPU).node or 0
         assert streams.place("here", node=home, **as_) == ""
         seen = streams.place("elsewhere", node=home + 1000, **as_)
-        assert streams.problems or "pages lie on node" in seen
+        assert streams.problems or "pages are on node" in seen
 
 
 @needs_two_cores

@@ -39,7 +39,7 @@ def test_each_version_has_its_verdicts() -> None:
             findings,
             f"{version} under the profile",
             f"{version} concurrency over speed-up",
-            f"{version} waits beside the self-report",
+            f"{version} waits compared with the self-report",
             f"{version} run-queue delay",
         ) == ["supported", "supported", "supported", "refuted"]
     limiting = findings["Initial limiting lock"]
@@ -118,14 +118,14 @@ def test_a_profile_that_is_too_pessimistic_is_found_out() -> None:
 
 def test_waits_that_differ_from_the_self_report_are_refuted() -> None:
     findings = found(samples(off=-0.3))
-    one = findings["Initial waits beside the self-report"]
+    one = findings["Initial waits compared with the self-report"]
     assert one.verdict == "refuted"
     assert one.effect == pytest.approx(-30, abs=2)
     assert "class_lock" not in one.evidence["apart_percent"]  # too short to count
     short = found(samples(versions={"Final": ("output",)}, shares={"output": 0.01}))
-    assert short["Final waits beside the self-report"].verdict == "inconclusive"
+    assert short["Final waits compared with the self-report"].verdict == "inconclusive"
     nothing = found(samples(versions={"none": ()}))
-    assert "none waits beside the self-report" not in nothing
+    assert "none waits compared with the self-report" not in nothing
 
 
 def test_no_wait_refutes_only_where_one_could_have_been_seen() -> None:
@@ -160,7 +160,7 @@ def test_no_wait_refutes_only_where_one_could_have_been_seen() -> None:
 def test_waits_and_gains_at_their_limits_are_rarely_refuted() -> None:
     """The profile is off by just as much as it may be; points gain just what they may."""
     version = {"Initial": ("formula", "interface", "output", "queue")}
-    refuted = {"waits beside the self-report": 0, "gains beyond the bound": 0}
+    refuted = {"waits compared with the self-report": 0, "gains beyond the bound": 0}
     for seed in range(30):
         frame = samples(seed, versions=version, off=0.05, rounds=8, spill=-0.05)
         findings = found(frame, cost_percent=0.001)

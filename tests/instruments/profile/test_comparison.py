@@ -136,7 +136,7 @@ def test_bursts_are_left_out_of_times_and_counted() -> None:
     assert hit.outliers == 3
     assert hit.total.effect == pytest.approx(quiet.total.effect, abs=0.3)
     assert hit.additional.low < 0 < hit.additional.high
-    assert "3 rounds that lie far from the others" in by_subject(hit)["event time"].reason
+    assert "3 rounds that are far from the others" in by_subject(hit)["event time"].reason
 
 
 # --- few data ------------------------------------------------------------------------------------

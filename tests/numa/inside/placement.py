@@ -84,7 +84,7 @@ def test_pages_on_another_node_than_wanted_are_said(layout: Layout, arrays: Arra
     for cpu, node in enumerate(layout.nodes):
         wrong = (node + 1) % len(layout.distances)
         why = lay(arrays, cpu, wrong)
-        assert why == f"only 0 of 512 pages lie on node {wrong}, and 512 on node {node}"
+        assert why == f"only 0 of 512 pages are on node {wrong}, and 512 on node {node}"
 
 
 # --- memory policies -----------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_memory_that_a_control_group_forbids_is_said(layout: Layout) -> None:
         with Arrays(Conditions()) as made:
             assert lay(made, 0, 0) == ""
             assert lay(made, cpu, node) == (
-                f"only 0 of 512 pages lie on node {node}, and 512 on node 0"
+                f"only 0 of 512 pages are on node {node}, and 512 on node 0"
             )
         assert "memory of node 0 only: a control group's cpuset.mems" in likely_cause(node, MIB)
         with pytest.raises(UserError, match=r"no such node for this process, only 0$"):
@@ -200,7 +200,7 @@ def test_a_full_node_is_said(layout: Layout) -> None:
     wanted = 2 * KEPT_MIB
     with full(node), Arrays(Conditions()) as made:
         why = lay(made, cpu, node, wanted)
-        found = re.match(rf"only (\d+) of 4096 pages lie on node {node}, and \d+ on node", why)
+        found = re.match(rf"only (\d+) of 4096 pages are on node {node}, and \d+ on node", why)
         assert found is not None, why
         assert 0 < int(found[1]) < 4096
         made.release(cpu)

@@ -100,7 +100,7 @@ class AllocatorsParams(Params):
 
 
 class Allocators(Experiment, about=__file__):
-    """Pairs of equal buffers from every allocator: where they lie, and what that costs."""
+    """Pairs of equal buffers from every allocator: where they are, and what that costs."""
 
     name = "allocators"
     notebook = "11_aliasing_allocators"

@@ -68,7 +68,7 @@ class AllocatorTable:
         Rows with ``round``, ``allocator``, ``state``, ``size_bytes``, ``first_address``,
         ``second_address``; of those that are timed ``function``, ``place``, ``calls``, ``time_ns``.
     state
-        Of the core, where probes tell it: times in another one are left out.
+        Of the core, where probes show it: times in another one are left out.
 
     Raises
     ------
@@ -81,7 +81,7 @@ class AllocatorTable:
         self.allocators = list(dict.fromkeys(kept["allocator"].sort_values(kind="stable")))
         distance = (kept["second_address"] - kept["first_address"]).to_numpy(np.int64)
         kept["equal"] = distance % PERIOD_BYTES == 0
-        # Two that lie side by side in one page do not look alike: they are what they seem.
+        # Two that are side by side in one page do not look alike: they are what they seem.
         kept["near"] = aliasing(distance)[0] & (np.abs(distance) >= PERIOD_BYTES)
         kept["process"] = kept["round"].astype(str)
         if "cpu" in kept:

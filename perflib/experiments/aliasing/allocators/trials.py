@@ -260,7 +260,7 @@ class AllocatorTrials:
             checks = {
                 f"{function}: the process migrated from cpu{cpu}": cpu in (None, on),
                 f"{function}: its result differs from sample to sample": checksum == expected,
-                f"{function}: the buffers do not lie where they should": (
+                f"{function}: the buffers are not where they should be": (
                     (second - first - distance) % PERIOD_BYTES == 0
                 ),
             }

@@ -78,7 +78,7 @@ class AliasEnvironmentParams(Params):
     )
     variables: Literal["free", "hold"] = parameter(
         "free",
-        "where the variables on the stack lie: 'free', where the environment leaves them, or "
+        "where the variables on the stack are: 'free', where the environment leaves them, or "
         "'hold', at a fixed place within their page (the null test)",
     )
     sets: Words = parameter(

@@ -1,4 +1,4 @@
-"""Where the program's five variables lie, and which of them look alike."""
+"""Where the program's five variables are, and which of them look alike."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def _program(params: AliasEnvironmentParams) -> Program:
 
 def _predict(ask: Ask, program: Program, sizes: list[int]) -> dict[str, Any]:
     """The addresses at the smallest size, and from them the sizes at which some agree."""
-    free = replace(program, variables="free")  # its arguments lie on the stack, too
+    free = replace(program, variables="free")  # its arguments are on the stack, too
     first, again, largest = (ask(free, size) for size in (sizes[0], sizes[0], sizes[-1]))
     lower = sizes[-1] - sizes[0]
     if first != again or any(first[name] - largest[name] != lower for name in STACK):

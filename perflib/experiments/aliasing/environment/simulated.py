@@ -35,8 +35,8 @@ def simulated_aliases(
     """Aliases an iteration of the loop, at each size.
 
     QEMU arranges a stack as the kernel does, but for a constant distance. So each size is simulated
-    with an environment larger by that distance, and the variables lie in the low 12 bits where they
-    lie without QEMU; the addresses that the simulated program prints must say so.
+    with an environment larger by that distance, and the variables are in the low 12 bits where they
+    are without QEMU; the addresses that the simulated program prints must say so.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def simulated_aliases(
 
         def simulate(place: int, environment_bytes: int) -> tuple[Any, dict[str, int]]:
             file = folder / f"{place:06d}"
-            # The arguments lie on the stack, too: all files' names are of one length.
+            # The arguments are on the stack, too: all files' names are of one length.
             argv = [str(program.path), *program.arguments(str(file))[1:]]
             table = qemu_counts(
                 argv, store_buffer=model, by="symbol", timeout_s=_TIMEOUT_S,

@@ -36,7 +36,7 @@ _TIMEOUT_S = 20.0
 class Program:
     """The executable, and how long its loop runs.
 
-    ``variables``: ``free`` (those on the stack lie where the environment leaves them) or ``hold``
+    ``variables``: ``free`` (those on the stack are where the environment leaves them) or ``hold``
     (at a fixed place within their page). ``order``: of its objects, where these were linked.
     """
 

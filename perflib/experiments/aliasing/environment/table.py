@@ -47,7 +47,7 @@ class AliasEnvTable:
     ----------
     samples
         One row a start; rows whose ``ok`` is false are left out, and so are the times of those in
-        another state than ``state``, where probes tell it.
+        another state than ``state``, where probes show it.
     simulated
         What ``simulated_aliases`` found, if it was run.
     iterations
@@ -144,7 +144,7 @@ class AliasEnvTable:
         return {int(size): str(which) for size, which in sorted(set(pairs))}
 
     def addresses(self) -> pd.DataFrame:
-        """Where the variables lie at the smallest size."""
+        """Where the variables are at the smallest size."""
         names = [name for name in (*STATIC, *STACK) if f"{name}_address" in self.sweep]
         first = self.sweep.sort_values("environment_bytes", kind="stable").head(1)
         places = [f"{int(at):#x}" for name in names for at in first[f"{name}_address"]]

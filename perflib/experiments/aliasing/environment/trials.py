@@ -63,7 +63,7 @@ class EnvironmentTrials(Workers):
     predicted
         Sizes of the sweep at which the low 12 bits agree, with the pairs.
     origin
-        The sweep's program's addresses at the smallest size: those of the stack must lie as much
+        The sweep's program's addresses at the smallest size: those of the stack must be as much
         lower as the environment is larger.
     sets
         The sets of counters, one a round.
@@ -156,7 +156,7 @@ class EnvironmentTrials(Workers):
         return not wrong
 
     def _as_predicted(self, size: int, found: Mapping[str, int], *, free: bool) -> bool:
-        """Free variables lie where the environment leaves them, held ones as before in a page."""
+        """Free variables are where the environment leaves them, held ones as before in a page."""
         smallest, addresses = self._origin
         expected = with_stack_lower(addresses, size - smallest if free else 0)
         return all(

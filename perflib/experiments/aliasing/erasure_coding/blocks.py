@@ -41,7 +41,7 @@ def encode(data: Blocks, parity_blocks: int) -> Blocks:
     _check(data)
     if parity_blocks < 1 or len(data) + parity_blocks > _MOST_BLOCKS:
         msg = (
-            f"parity_blocks: {parity_blocks} beside {len(data)} blocks of data; it goes from 1 to "
+            f"parity_blocks: {parity_blocks} with {len(data)} blocks of data; it goes from 1 to "
             f"{_MOST_BLOCKS - len(data)}"
         )
         raise UserError(msg)

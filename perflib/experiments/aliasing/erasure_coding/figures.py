@@ -45,7 +45,7 @@ def _speed(speeds: pd.DataFrame, of: str) -> Figure:
     beside = speeds[speeds["state"] == SHARED]
     if len(beside):
         _add_points(axes, beside, "mb_per_s", alpha=_FAINT)
-        axes.plot([], [], "o", color="0.3", alpha=_FAINT, label="the same beside a busy sibling")
+        axes.plot([], [], "o", color="0.3", alpha=_FAINT, label="the same next to a busy sibling")
         _legend(axes)
     axes.set_ylim(0, None)
     axes.set_ylabel("data encoded (MB/s, 10⁶ B/s)")

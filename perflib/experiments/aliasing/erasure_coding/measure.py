@@ -257,7 +257,7 @@ def reasons(absent: Mapping[str, str]) -> list[str]:
 class ErasureTrials(Workers):
     """A worker for each kernel on each core; the layouts follow each other in the same memory.
 
-    A trial maps its memory anew, so that where its pages lie widens the interval, and measures all
+    A trial maps its memory anew, so that where its pages are widens the interval, and measures all
     layouts there, in random order, so that it makes no difference between them.
     """
 

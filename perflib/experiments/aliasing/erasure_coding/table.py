@@ -21,7 +21,7 @@ class ErasureTable:
     """The samples of one run as log time a byte, by implementation and layout.
 
     Rows whose ``ok`` is false are left out, and so are the times of those in another state than
-    ``state``, where probes tell it. Layouts are compared within a trial: one core, one memory, one
+    ``state``, where probes show it. Layouts are compared within a trial: one core, one memory, one
     after the other. Slices of one trial and layout count as their median. Uncertainty comes from
     the scatter of batches.
 

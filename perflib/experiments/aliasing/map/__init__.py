@@ -1,7 +1,7 @@
 """The store-load map: what a load costs after a store that agrees with it in the low 12 bits.
 
 A processor compares a load with the stores before it by the low bits of their addresses first. Two
-addresses that lie a multiple of 4 KiB apart look alike, and the load waits for nothing. Here a
+addresses that are a multiple of 4 KiB apart look alike, and the load waits for nothing. Here a
 store and a load are timed at every pair of offsets around 0, 2, 4 and 8 KiB: no program, no
 allocator, nothing but the mechanism. What it costs a pair is the bound for whole programs.
 """

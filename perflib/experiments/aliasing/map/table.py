@@ -24,7 +24,7 @@ class AliasMapTable:
     """The samples of one run as ``[round, region, store, load]``: ns a pair, the mean over cores.
 
     Rows whose ``ok`` is false are left out, and so are the times of those in another state than
-    ``state``, where probes tell it. Regions are compared within rounds and cores, and uncertainty
+    ``state``, where probes show it. Regions are compared within rounds and cores, and uncertainty
     comes from the scatter of batches.
     """
 

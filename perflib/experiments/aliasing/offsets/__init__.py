@@ -119,8 +119,8 @@ class AliasOffsets(Experiment, about=__file__):
         Column("cpu", "integer", "", "the core", role="key"),
         Column("position", "integer", "", "place of the function's trial in its round"),
         Column("start_ns", "integer", "ns", "when it began; without it rounds count alike"),
-        Column("first_address", "integer", "", "where the buffer that is read lies"),
-        Column("second_address", "integer", "", "where the buffer that is written lies"),
+        Column("first_address", "integer", "", "address of the buffer that is read"),
+        Column("second_address", "integer", "", "address of the buffer that is written"),
         *PROBE_COLUMNS,
         Column("core_mhz", "number", "MHz", "the core's frequency just before and after"),
         Column(

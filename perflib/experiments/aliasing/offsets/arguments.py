@@ -48,7 +48,7 @@ def check_arrays(arguments: Sequence[Any], move: int | None) -> tuple[int, int]:
         if array.size == 0:
             msg = f"{_named(place, array)} is empty: there is nothing to read or write"
         elif array.dtype.kind not in _KINDS or array.dtype.hasobject:
-            msg = f"{_named(place, array)} holds Python objects, which lie elsewhere: use numbers"
+            msg = f"{_named(place, array)} holds Python objects, which are elsewhere: use numbers"
         elif not (array.flags.c_contiguous or array.flags.f_contiguous):
             msg = (
                 f"{_named(place, array)} is not contiguous (its strides are {array.strides} bytes):"

@@ -90,7 +90,7 @@ def time_figure(curves: pd.DataFrame) -> Figure:
 def _panel(axes: Axes, curves: pd.DataFrame, lines: dict[str, str]) -> None:
     """Each function's time above its median; shaded where all of them are predicted to alias.
 
-    Offsets are places on the axis, not lengths: those of interest lie close together.
+    Offsets are places on the axis, not lengths: those of interest are close together.
     """
     mine = curves[curves["function"].isin(list(lines))]
     offsets = np.sort(mine["offset_bytes"].unique())

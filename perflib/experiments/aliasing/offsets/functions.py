@@ -30,7 +30,7 @@ VARIANTS: Mapping[str, tuple[str, bool]] = {
 
 
 class Swept(NamedTuple):
-    """A function whose buffers lie at many distances.
+    """A function whose buffers are at many distances.
 
     ``routine``: one of ``ROUTINES``, or empty for any other function, of which nothing but its name
     is known. ``build``: the kernel's variant, or the library's name. ``order``: ``column`` or

@@ -251,7 +251,7 @@ def _mark_usable(samples: pd.DataFrame, problems: list[str]) -> None:
         problems.append(
             f"in {100 * (1 - alone.mean()):.0f} % of the samples other threads of the process took "
             "time: they are not used. A library that has threads and does not obey its environment "
-            "must be told to use one by its own function"
+            "must be set to use one by its own function"
         )
     if not samples["ok"].any():
         msg = f"no sample is usable: {'; '.join(problems) or 'the process was not pinned'}"

@@ -38,7 +38,7 @@ def functions_in(
 ) -> list[tuple[Swept, OffsetTable]]:
     """What was swept, each with its samples; a function without a usable sample is left out.
 
-    The probes of all functions together tell in which samples the core was alone.
+    The probes of all functions together show in which samples the core was alone.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def functions_in(
     plan
         The run's: that of an earlier version says what ran, since its samples do not.
     state
-        Of the core, where probes tell it: times in another one are left out.
+        Of the core, where probes show it: times in another one are left out.
 
     Raises
     ------
@@ -97,7 +97,7 @@ class Extreme:
 class OffsetTable:
     """The samples of one function as log time a call, ``[round, offset]``.
 
-    Rows whose ``ok`` is false are left out, and those whose core was not alone, where probes tell
+    Rows whose ``ok`` is false are left out, and those whose core was not alone, where probes show
     it; several of an offset in one round count as their median, which one sample with interference
     does not change. Everything is compared within rounds, and uncertainty comes from the scatter
     of batches.

@@ -177,7 +177,7 @@ class OffsetTrials(Workers):
         checks = {
             f"the thread migrated from cpu{cpu}": samples["cpu"] == cpu,
             "its result differs from sample to sample": samples["checksum"] == first,
-            "the buffers do not lie where they should": (
+            "the buffers are not where they should be": (
                 (samples["second"] - samples["first"]) % PERIOD_BYTES == apart
             ),
             "other threads of the process took time, although it is to use one": (

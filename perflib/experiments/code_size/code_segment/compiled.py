@@ -87,7 +87,7 @@ def _without_knee(knees: Mapping[str, Knees], visible: float) -> Decision | None
 def _decided(
     ratio: Interval, tolerance: float, numbers: Mapping[str, Any] | None = None
 ) -> Decision:
-    """Does a log ratio lie within so many percent, as many up as down?"""
+    """Is a log ratio within so many percent, as many up as down?"""
     margin = math.log1p(tolerance / 100)
     if not math.isfinite(ratio.half_width):
         return Decision("inconclusive", (Reason("no_interval"),))

@@ -182,7 +182,7 @@ def candidates(signs: Floats, logs: Floats, cpus: Sequence[int], threshold: floa
     """The CPUs that the listener may share its core with, by the halvings so far.
 
     All whose halves were the same as that of the one felt most; none where nobody is felt, or where
-    too few halvings tell them apart.
+    too few halvings distinguish them.
     """
     if len(logs) < _MIN_HALVINGS:
         return []

@@ -174,7 +174,7 @@ def test_a_node_whose_memory_is_refused_is_reported_once(monkeypatch: pytest.Mon
     rows = whole_round(trials, 4)
     assert good(rows) == {(a, b) for a in range(8) for b in CORES}
     (problem,) = trials.problems
-    assert problem == ("memory of node 1 is left out: only 0 of 16 pages lie there. It is full")
+    assert problem == ("memory of node 1 is left out: only 0 of 16 pages are there. It is full")
     assert 9 not in fake
 
 
