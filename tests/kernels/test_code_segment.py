@@ -185,7 +185,7 @@ def test_perf_map_of_a_ring_has_its_jumps(kernel: Kernel, tmp_path: Path) -> Non
 # --- the ring ----------------------------------------------------------------------------------
 
 
-def laid_ring(kernel: Kernel, n: int, seed: int, pattern: str = "chase") -> bytes:
+def placed_ring(kernel: Kernel, n: int, seed: int, pattern: str = "chase") -> bytes:
     begin, end = lay(kernel, PATTERNS[pattern], n, SMALL_PAGES, seed)
     return bytes(kernel.ffi.buffer(kernel.ffi.cast("char *", begin), end - begin))
 
@@ -197,14 +197,14 @@ def laid_ring(kernel: Kernel, n: int, seed: int, pattern: str = "chase") -> byte
 @example(n=2, seed=1)
 @example(n=JUMPS, seed=2**64 - 1)
 def test_ring_is_one_cycle_through_all_pages(kernel: Kernel, n: int, seed: int) -> None:
-    code = laid_ring(kernel, n, seed)
+    code = placed_ring(kernel, n, seed)
     jumps, (entry, kind) = reference.ring(code), reference.entry(code)
     assert sorted(at // PAGE for at in jumps) == list(range(n))
     assert entry % 64 + kind.entry_bytes <= 64
     assert all(at % 64 + kind.jump_bytes <= 64 for at in jumps[1:]), "a jump crosses a cache line"
     lines = {at // PAGE: at % PAGE // 64 for at in jumps}
-    for stretch in range(0, n, 64):
-        used = [lines[page] for page in range(stretch, min(stretch + 64, n))]
+    for first in range(0, n, 64):
+        used = [lines[page] for page in range(first, min(first + 64, n))]
         assert len(set(used)) == len(used), "a line is used twice in a stretch of 64 pages"
     distinct = len({at % PAGE for at in jumps})
     assert distinct >= min(n, kind.places * 64) - 1, "a place in a page comes again"
@@ -223,7 +223,7 @@ def test_ring_is_one_cycle_through_all_pages(kernel: Kernel, n: int, seed: int) 
 def test_its_control_is_one_cycle_through_neighbouring_lines(
     kernel: Kernel, n: int, seed: int
 ) -> None:
-    code = laid_ring(kernel, n, seed, "line")
+    code = placed_ring(kernel, n, seed, "line")
     jumps, (_, kind) = reference.ring(code), reference.entry(code)
     assert sorted(at // 64 for at in jumps) == list(range(n))
     assert all(at % 64 + kind.jump_bytes <= 64 for at in jumps[1:]), "a jump crosses a cache line"

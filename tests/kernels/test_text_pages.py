@@ -35,7 +35,7 @@ sizes = ffi.new("int64_t[10]")
 lib.code_bounds(sizes)
 first = sizes[2]
 
-gone = 0  # steps since the code was laid: a run goes on where the one before it ended
+gone = 0  # steps since the code was placed: a run resumes where the one before it ended
 
 def lay(pattern, n, backing, seed=1):
     global gone
@@ -403,13 +403,13 @@ backings = itertools.cycle((SMALL, THP, LOADED, SMALL, COLLAPSE, THP))
 signal.signal(signal.SIGALRM, on_alarm)
 signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
 runs = 0
-with meanwhile((one, lay(RANDOM, 32768, one, 11)[0]) for one in backings) as laid:
-    while len(laid) < 60 or runs < 20 or signals < 20:
-        must_lay(RANDOM, 32768, SMALL, 11)  # from the beginning, whoever laid it last
+with meanwhile((one, lay(RANDOM, 32768, one, 11)[0]) for one in backings) as answers:
+    while len(answers) < 60 or runs < 20 or signals < 20:
+        must_lay(RANDOM, 32768, SMALL, 11)  # from the beginning, whoever placed it last
         assert run(steps).checksum == expected
         runs += 1
 signal.setitimer(signal.ITIMER_REAL, 0)
-failures = {(backing, answer) for backing, answer in laid if answer}
+failures = {(backing, answer) for backing, answer in answers if answer}
 assert failures <= {(COLLAPSE, 4 * 65536 + errno.EINVAL)}, failures
 """)
 
@@ -421,8 +421,8 @@ n = 300
 must_lay(CHASE, n, SMALL, 1)
 runs = 0
 rings = (must_lay(CHASE, n, (SMALL, THP)[seed % 2], seed) for seed in itertools.count())
-with meanwhile(rings) as laid:
-    while len(laid) < 50 or runs < 50:
+with meanwhile(rings) as placed:
+    while len(placed) < 50 or runs < 50:
         assert run(1000 * n).checksum == 1000
         runs += 1
 """)

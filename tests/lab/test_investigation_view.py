@@ -107,10 +107,10 @@ def test_a_step_is_taken_and_says_what_was_found(
     assert run.experiment == "kv_per_core"
     assert run.findings
     assert asked[0][0] == "symptom"
-    told = " ".join(capsys.readouterr().out.split())
-    assert told.startswith("symptom: The same simulated events")
-    assert inv.findings("symptom").summary()[0] in told
-    assert "so far: " in told
+    output = " ".join(capsys.readouterr().out.split())
+    assert output.startswith("symptom: The same simulated events")
+    assert inv.findings("symptom").summary()[0] in output
+    assert "so far: " in output
     assert inv.next.step is not None
     assert inv.next.step.name != "symptom"
 

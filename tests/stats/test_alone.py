@@ -86,13 +86,13 @@ def simulated(core: Core, seed: int) -> tuple[Probes, NDArray[np.bool_], NDArray
     return Probes(ports[:-1].copy(), ports[1:].copy(), *chains), alone, ~slow[1:] & ~slow[:-1]
 
 
-def told(cores: Sequence[Core], seed: int = 1) -> list[Calibration]:
+def calibrations(cores: Sequence[Core], seed: int = 1) -> list[Calibration]:
     probes = {cpu: simulated(core, 97 * seed + cpu)[0] for cpu, core in enumerate(cores)}
     return list(calibrate(probes).values())
 
 
 def only(core: Core, seed: int = 1) -> str:
-    return told([core], seed)[0].status
+    return calibrations([core], seed)[0].status
 
 
 with_and_without_chains = pytest.mark.parametrize("chains", [True, False])
@@ -213,14 +213,14 @@ def test_an_even_sibling_that_always_works_on_all_cores_is_not_taken_for_none(
         return
     core = Core(1.0, "even", slow=slow, interrupts=interrupts, chains=chains)
     for seed in SEEDS:
-        assert {one.status for one in told([core] * cores, seed)} == {"no second state"}
+        assert {one.status for one in calibrations([core] * cores, seed)} == {"no second state"}
 
 
 @with_and_without_chains
 def test_a_core_without_company_learns_from_another(chains: bool) -> None:
     cores = [Core(chains=chains), Core(0.5, chains=chains), Core(1.0, chains=chains)]
     for seed in SEEDS:
-        found = [one.status for one in told(cores, seed)]
+        found = [one.status for one in calibrations(cores, seed)]
         assert found == ["calibrated", "calibrated", "no first state"]
 
 
@@ -285,7 +285,7 @@ def test_a_core_at_a_lower_clock_is_told_too() -> None:
     for chains in (True, False):
         cores = [Core(0.4, chains=chains), Core(0.4, slow=1.0, clock=1.15, chains=chains)]
         for seed in SEEDS:
-            fast, slow = told(cores, seed)
+            fast, slow = calibrations(cores, seed)
             assert (fast.status, slow.status) == ("calibrated", "calibrated")
             assert slow.alone_ns / fast.alone_ns == pytest.approx(1.15, rel=0.005)
 

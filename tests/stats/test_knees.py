@@ -275,7 +275,7 @@ def test_four_batches_are_too_few_for_any_knee_and_no_noise_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "columns", "shape", "told"),
+    ("sizes", "columns", "shape", "message"),
     [
         ([1.0, 3.0, 2.0], 3, "random", "ascend"),
         ([1.0, 2.0, 2.0], 3, "random", "ascend"),
@@ -286,9 +286,9 @@ def test_four_batches_are_too_few_for_any_knee_and_no_noise_is_none() -> None:
     ],
 )
 def test_wrong_arguments_are_refused(
-    sizes: list[float], columns: int, shape: Literal["random", "cyclic"], told: str
+    sizes: list[float], columns: int, shape: Literal["random", "cyclic"], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         find_knees(sizes, np.zeros((8, columns)), shape)
 
 

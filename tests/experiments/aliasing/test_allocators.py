@@ -181,7 +181,7 @@ def beside(seed: int, share: float, *, cost: float = 0.0, shared: float = 0.0) -
     """A sibling that works for a share of the time; then the distance costs that much more."""
     table = times(seed, cost=cost, distance=16)
     near = table["place"].isin(["given", "same"])
-    return with_sibling(table, share, seed=seed, stretch=20, extra=1 + shared * near)
+    return with_sibling(table, share, seed=seed, period=20, extra=1 + shared * near)
 
 
 def test_a_cost_is_reported_alone_and_beside_a_sibling() -> None:
