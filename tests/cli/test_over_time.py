@@ -57,7 +57,7 @@ def test_a_check_says_by_its_status_whether_something_changed(
 
 
 @pytest.mark.usefixtures("good")
-def test_a_run_of_another_machine_is_judged_and_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_of_another_machine_is_judged_and_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("check", "--baseline", "it's good", "--run", keep(12, node="node8")) == 0
     assert "was measured on node7, the run on node8" in capsys.readouterr().err
 
@@ -101,7 +101,7 @@ def test_a_baseline_is_measured_and_compared(capsys: pytest.CaptureFixture[str])
     assert run_files.runs()[-1].id in capsys.readouterr().out
 
 
-def test_a_trend_tells_the_day_and_what_else_changed(
+def test_a_trend_shows_the_day_and_what_else_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here = str(describe()["hostname"])

@@ -121,7 +121,7 @@ def test_nodes_that_differ_for_good_widen_the_threshold() -> None:
 # --- what slow nodes have in common --------------------------------------------------------------
 
 
-def test_what_slow_nodes_share_is_ranked_and_told_once() -> None:
+def test_what_slow_nodes_share_is_ranked_and_reported_once() -> None:
     levels, nodes = table(replace(SMALL, slow={"bios": 0.02}), 3)
     nodes["microcode"] = np.where(nodes["bios"] == "2.2", "0x49", "0x43")
     nodes["serial"] = nodes["node"] + "-s"

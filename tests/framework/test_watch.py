@@ -30,7 +30,7 @@ def watched(share_busy: float, trials: int = 60) -> tuple[Watch, np.random.Gener
     return watch, rng
 
 
-def test_nothing_is_told_too_early_or_of_another_core() -> None:
+def test_nothing_is_reported_too_early_or_of_another_core() -> None:
     watch, rng = watched(0.5, trials=2)
     samples = records(np.zeros(TRIAL, dtype=bool), rng)
     assert watch.alone(3, samples) is None

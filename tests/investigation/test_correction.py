@@ -113,7 +113,7 @@ def test_an_anomaly_without_an_interval_has_its_own_p_or_is_left_alone() -> None
     assert "all 7 anomaly claims" in after[1][0].reason
 
 
-def test_batches_that_are_told_count() -> None:
+def test_batches_in_the_evidence_count() -> None:
     few = replace(slower(0, "supported", 3.0), evidence={"batches": 3})
     many = replace(few, evidence={"batches": 24})
     kept = corrected([[few], [many]])

@@ -190,7 +190,7 @@ def test_a_run_that_cannot_be_analysed_is_left_out_with_the_reason(
     assert "it has one round" in conclude(made.evidence).headline.plain
 
 
-def test_what_is_told_comes_before_and_after_each_step(
+def test_a_report_comes_before_and_after_each_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, names = begun(tmp_path, monkeypatch)

@@ -91,7 +91,7 @@ def test_core_that_the_thread_is_pinned_to_is_named(kernel: Kernel) -> None:
 
 
 @pytest.mark.arm64
-def test_what_was_not_built_is_refused_and_what_was_laid_stays(kernel: Kernel) -> None:
+def test_what_was_not_built_is_refused_and_what_was_placed_stays(kernel: Kernel) -> None:
     span = kernel.ffi.new("uint64_t[2]")
     lay(kernel, PATTERNS["random"], 50, LOADED, seed=9)
     expected = reference.run("random", 9, 50, 0, 500, CASE_BYTES).checksum
@@ -274,7 +274,7 @@ def test_program_prints_extent_time_and_n(
     assert float(found[2]) > 0
 
 
-def test_program_runs_the_ring_on_small_pages_unless_told(program: Path) -> None:
+def test_program_runs_the_ring_on_small_pages_by_default(program: Path) -> None:
     done = launched(program, "--pattern", "chase", "--steps", "10000", "--smaps", "300")
     found = LINE.fullmatch(done.stdout)
     assert found is not None, done.stderr

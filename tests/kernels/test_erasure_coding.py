@@ -132,7 +132,7 @@ def test_too_many_losses_are_refused_and_nothing_is_touched(
 
 
 @pytest.mark.arm64
-def test_a_singular_matrix_is_told(kernel: Kernel, method: int) -> None:
+def test_a_singular_matrix_is_reported(kernel: Kernel, method: int) -> None:
     """Two equal rows of parity cannot make up for two blocks of data."""
     blocks = content(4, 10)
     matrix = kernel.ffi.new("unsigned char[]", [1, 2, 1, 2])
@@ -360,7 +360,7 @@ def test_bad_arguments_of_the_measurement_are_refused(
     assert lib.erasure_matrix(null) == errno.EINVAL
 
 
-def test_laid_again_and_again_leaks_nothing(place: Place) -> None:
+def test_placing_again_and_again_leaks_nothing(place: Place) -> None:
     def mapped() -> int:
         return int(Path("/proc/self/statm").read_text().split()[0]) * PAGE
 

@@ -309,7 +309,7 @@ def test_core_taken_away_during_the_run_is_seen(kernel: Kernel, array: Any) -> N
         ({"cpu": -2}, errno.EINVAL),
     ],
 )
-def test_wrong_arguments_are_refused_and_what_was_laid_stays(
+def test_wrong_arguments_are_refused_and_what_was_placed_stays(
     kernel: Kernel, array: Any, change: dict[str, int], error: int
 ) -> None:
     lay(kernel, array, "random", 40)
@@ -336,7 +336,7 @@ def test_bad_arguments_of_the_others_are_refused(kernel: Kernel, array: Any) -> 
     assert kernel.lib.chase_page_reach(0, 1, null, null) == refused
 
 
-def test_memory_that_there_is_not_is_told(kernel: Kernel) -> None:
+def test_memory_that_there_is_not_is_reported(kernel: Kernel) -> None:
     empty = kernel.ffi.new("chase_array *")
     most, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (mapped_and_resident()[0] + (1 << 30), hard))
@@ -368,7 +368,7 @@ def test_lines_lie_on_the_pages_asked_for(
     assert all(any(content[page : page + PAGE]) for page in range(0, mapped, PAGE))
 
 
-def test_laid_again_and_again_leaks_nothing(kernel: Kernel) -> None:
+def test_placing_again_and_again_leaks_nothing(kernel: Kernel) -> None:
     array = kernel.ffi.new("chase_array *")
     lay(kernel, array, lines=HUGE // LINE)
     before = mapped_and_resident()

@@ -176,7 +176,7 @@ def test_pages_of_the_pool_or_none() -> None:
 
 
 @pytest.mark.usefixtures("pool")
-def test_every_backing_follows_every_other_and_only_what_is_laid_stays() -> None:
+def test_every_backing_follows_every_other_and_only_what_is_placed_stays() -> None:
     found = child("""
 text, file = digest(), [str(kernel.build.library)]
 kinds = set()
@@ -388,7 +388,7 @@ check(32768)
 # --- running meanwhile -------------------------------------------------------------------------
 
 
-def test_text_is_laid_under_a_running_thread_that_gets_signals() -> None:
+def test_text_is_placed_under_a_running_thread_that_gets_signals() -> None:
     """It ends when enough of each has happened; a crash would be a signal's exit status."""
     child("""
 signals = 0
@@ -414,7 +414,7 @@ assert failures <= {(COLLAPSE, 4 * 65536 + errno.EINVAL)}, failures
 """)
 
 
-def test_ring_is_not_laid_anew_while_it_runs() -> None:
+def test_ring_is_not_placed_anew_while_it_runs() -> None:
     """Another ring, of other jumps, waits until the one that runs has ended."""
     child("""
 n = 300

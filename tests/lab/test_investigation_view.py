@@ -262,7 +262,7 @@ def test_every_mark_of_a_conclusion_has_a_word(inv: InvestigationView) -> None:
         assert f"{marks[one.mark]} {one.plain}" in said
 
 
-def test_the_report_lies_beside_the_runs(inv: InvestigationView) -> None:
+def test_the_report_is_next_to_the_runs(inv: InvestigationView) -> None:
     inv.skip("nothing is needed")
     path = inv.report()
     assert path == (inv.folder / "report.html").absolute()

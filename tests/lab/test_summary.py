@@ -49,7 +49,7 @@ def test_estimates_without_any_interval_are_one_sentence() -> None:
     assert statements(once)[0].verdict == "inconclusive"
 
 
-def test_the_undecided_are_told_with_their_estimates() -> None:
+def test_the_undecided_are_reported_with_their_estimates() -> None:
     assert summary([slower(0, "inconclusive", 0.8)]) == [
         "It is not decided whether cpu0 is more than 1 % slower than the others: 0.80 % ± 0.40."
     ]

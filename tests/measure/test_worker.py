@@ -352,7 +352,7 @@ def test_worker_imports_next_to_nothing() -> None:
 # --- quotas --------------------------------------------------------------------------------------
 
 
-def test_kernels_are_told_where_a_quota_in_force_keeps_its_account(tmp_path: Path) -> None:
+def test_kernels_learn_where_a_quota_in_force_keeps_its_account(tmp_path: Path) -> None:
     trees.container(tmp_path)
     where = {"PERFLIB_CPU_STAT": str(tmp_path / "sys/fs/cgroup/cpu.stat")}
     assert process_module._cpu_stat(tmp_path) == where

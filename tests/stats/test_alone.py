@@ -145,7 +145,7 @@ def test_with_a_sibling_under_control_nobody_has_to_come_by(
 
 
 @with_and_without_chains
-def test_a_sibling_that_always_works_is_told_from_a_core_that_is_alone(chains: bool) -> None:
+def test_a_sibling_that_always_works_is_not_taken_for_a_core_alone(chains: bool) -> None:
     status = "no first state" if chains else "no second state"  # it may be a lower clock
     for seed in SEEDS:
         probes, _, _ = simulated(Core(busy=1.0, sibling="even", chains=chains), seed)
@@ -231,7 +231,7 @@ def test_few_probes(samples: int, chains: bool) -> None:
     assert only(Core(0.5, samples=samples, chains=chains)) == expected
 
 
-def test_with_a_hundred_samples_something_is_told_or_nothing_but_no_wrong() -> None:
+def test_a_hundred_samples_are_classified_rightly_or_not_at_all() -> None:
     for seed in range(30):
         for busy in (0.3, 0.9, 1.0):
             probes, alone, _ = simulated(Core(busy, samples=100), seed)
@@ -281,7 +281,7 @@ def test_without_chains_a_lower_clock_passes_for_a_sibling(busy: float, slow: fl
         assert not (found == STATES.index("lower clock")).any()
 
 
-def test_a_core_at_a_lower_clock_is_told_too() -> None:
+def test_a_core_at_a_lower_clock_is_calibrated_too() -> None:
     for chains in (True, False):
         cores = [Core(0.4, chains=chains), Core(0.4, slow=1.0, clock=1.15, chains=chains)]
         for seed in SEEDS:
@@ -293,7 +293,7 @@ def test_a_core_at_a_lower_clock_is_told_too() -> None:
 # --- what is missing, or odd ----------------------------------------------------------------------
 
 
-def test_samples_without_a_probe_cannot_be_told() -> None:
+def test_samples_without_a_probe_are_unclassified() -> None:
     probes, alone, _ = simulated(Core(0.5), 1)
     assert probes.chain_before is not None
     probes.before[::3] = np.nan
@@ -346,7 +346,7 @@ def rows(cores: Sequence[Core]) -> pd.DataFrame:
 
 
 @with_and_without_chains
-def test_a_table_is_told_in_the_order_of_its_rows(chains: bool) -> None:
+def test_a_table_is_classified_in_the_order_of_its_rows(chains: bool) -> None:
     table = rows([Core(0.5, chains=chains), Core(0.2, chains=chains), Core(1.0, chains=chains)])
     found = classify(table)
     assert found is not None
@@ -357,7 +357,7 @@ def test_a_table_is_told_in_the_order_of_its_rows(chains: bool) -> None:
 
 
 @pytest.mark.parametrize("core", [Core(), Core(1.0, "even"), Core(1.0), Core(slow=0.5)])
-def test_where_nothing_is_told_nothing_is_conditioned(core: Core) -> None:
+def test_where_nothing_is_calibrated_nothing_is_conditioned(core: Core) -> None:
     found = classify(rows([core, core]))
     assert found is not None
     assert not found.any_calibrated

@@ -215,7 +215,7 @@ def test_two_knees_are_found(curve: Curve) -> None:
 # --- what it is given --------------------------------------------------------------------------
 
 
-def test_excess_is_told_for_each_size() -> None:
+def test_excess_is_reported_for_each_size() -> None:
     values = Curve(knees=((MIB, 0.5),), shift=0).data(np.random.default_rng(8))
     values[:, 3] = np.nan
     seen = find_knees(SIZES, values, "cyclic")

@@ -143,7 +143,7 @@ def test_an_answer_that_cannot_be_read_shows_nothing_and_does_not_count() -> Non
 
 
 @pytest.mark.parametrize("cause", ["thief", "function"])
-def test_what_a_run_records_meanwhile_tells_nothing(
+def test_what_a_run_records_meanwhile_reveals_nothing(
     cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERFLIB_PROGRESS", "none")

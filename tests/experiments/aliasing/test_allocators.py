@@ -261,7 +261,7 @@ def test_parameters_of_earlier_runs() -> None:
         ({"sizes": "64,128"}, "large_bytes: no size is of 131072 B or more; the largest is 128 B"),
     ],
 )
-def test_what_this_machine_lacks_is_told_before_anything_runs(
+def test_what_this_machine_lacks_is_reported_before_anything_runs(
     given: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(UserError, match=sentence):

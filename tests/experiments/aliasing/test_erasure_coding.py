@@ -260,7 +260,7 @@ def test_layouts_that_cost_are_found_and_the_others_refuted() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_null_equal_layouts_are_not_told_apart(seed: int) -> None:
+def test_null_equal_layouts_are_not_distinguished(seed: int) -> None:
     found = found_in(samples({}, seed=seed))
     assert {one.verdict for one in found.values()} <= {"refuted", "inconclusive"}
     assert found["isal"].verdict == "refuted"

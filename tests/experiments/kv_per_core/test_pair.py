@@ -35,7 +35,7 @@ def found(host: list[Run], guest: list[Run]) -> dict[str, Finding]:
     return {one.subject.removeprefix("guest "): one for one in pair(host, guest)}
 
 
-def test_the_parts_of_a_guest_are_told_and_multiply_to_the_whole() -> None:
+def test_the_parts_of_a_guest_are_found_and_multiply_to_the_whole() -> None:
     host = machine("host")
     guest = machine(
         "guest", virtual=True, slow=both(0.06), clock=both(0.03), stolen=both(0.05), seconds=60.0
@@ -76,7 +76,7 @@ def test_nested_paging_is_what_goes_away_with_huge_pages() -> None:
     assert "huge_pages=never and with huge_pages=always" in alone.reason
 
 
-def test_without_probes_the_parts_that_cannot_be_told_are_one() -> None:
+def test_without_probes_parts_that_cannot_be_distinguished_are_one() -> None:
     runs = [machine("host"), machine("guest", virtual=True, slow=both(0.1))]
     for run in runs:
         names = [name for name in map(str, run.samples) if "probe" in name or "chain" in name]

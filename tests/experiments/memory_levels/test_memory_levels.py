@@ -293,7 +293,7 @@ def probes(share_alone: float, seed: int = 1) -> Callable[[int], Any]:
     return made
 
 
-def test_a_core_that_is_seldom_alone_is_visited_until_it_was() -> None:
+def test_a_core_that_is_rarely_alone_is_visited_until_it_was() -> None:
     fake = FakeArrays(probes_ns=probes(0.4))
     made = trials(fake, 1, 0, True)
     rows = [len(made.take(round_, 0)["repeat"]) for round_ in range(120)]

@@ -191,7 +191,7 @@ def test_reading_ends_at_the_deadline_within_what_was_read_at_once() -> None:
     assert 1 <= len(events) <= len(begun) <= 11
 
 
-def test_of_many_problems_the_first_are_told_and_the_others_counted() -> None:
+def test_of_many_problems_the_first_are_listed_and_the_others_counted() -> None:
     problems: list[str] = []
     assert list(parse([(0, b"end 1\n" * 1000)], NAMED, problems)) == []
     assert problems[0] == "event 1 ended at line 1 but never began"

@@ -54,7 +54,7 @@ def test_what_others_take_and_what_the_hypervisor_takes() -> None:
     assert share.stolen_percent == pytest.approx(100 * 20 * 3e6 / wall, rel=0.02)
 
 
-def test_one_state_alone_tells_nothing() -> None:
+def test_one_state_alone_shows_nothing() -> None:
     (share,) = shares_of({3: records(4000, 0.0)})
     assert share.status == "no second state"
     assert np.isnan(share.alone_percent)

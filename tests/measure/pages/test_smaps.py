@@ -278,7 +278,7 @@ def real(advice: int) -> Iterator[tuple[TextPages, int]]:
         process.communicate()
 
 
-def test_real_memory_that_was_told_not_to_be_huge() -> None:
+def test_real_memory_that_is_not_to_be_huge() -> None:
     with real(mmap.MADV_NOHUGEPAGE) as (found, huge_kib):
         assert huge_kib == 0
         assert violated("4k", found) == ""

@@ -406,7 +406,7 @@ def test_perf_that_refuses_to_record(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @needs_perf
-def test_what_perf_is_told(tmp_path: Path) -> None:
+def test_what_perf_is_asked_to_do(tmp_path: Path) -> None:
     settings = Settings(sample_period_us=100.0, stack_bytes=4096, call_graph="dwarf", max_data_mb=7)
     options = " ".join(PerfThreads(tmp_path, settings)._options())
     assert "cpu-clock/period=100000,call-graph=dwarf,stack-size=4096,name=cpu/I" in options

@@ -84,7 +84,7 @@ def test_what_nothing_is_known_of_is_unknown() -> None:
     assert found == [("RUNNING", 600, -1), ("UNKNOWN", 400, -1)]
 
 
-def test_a_wait_is_stamped_and_what_lies_between_is_exact() -> None:
+def test_a_wait_is_stamped_and_the_time_between_is_exact() -> None:
     of = life(2000, waits((300, 900, 5, 305), (1200, 1500, 5, 610)), cpu_us=1110)
     assert states_of(of) == [
         ("RUNNING", 300, -1),

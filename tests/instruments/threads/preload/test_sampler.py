@@ -160,7 +160,7 @@ def test_another_users_thread_is_seen_by_what_it_sleeps_in(tmp_path: Path) -> No
         assert live._blocked(202) == (sampler.UNKNOWN_FUTEX, 0)
 
 
-def test_what_goes_wrong_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_wrong_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = Sampler(os.getpid(), tmp_path / "readings")
     monkeypatch.setattr(one, "_poll", Mock(side_effect=OSError("no space left")))
     with one:
