@@ -323,7 +323,7 @@ def test_a_job_of_another_host_is_lost_when_its_time_is_over(plan: Plan) -> None
     assert outcome(plan).state == "lost"
 
 
-# --- what runs beside it -------------------------------------------------------------------------
+# --- what runs at the same time ------------------------------------------------------------------
 
 
 def burn(seconds: float) -> None:

@@ -203,7 +203,7 @@ def test_run_goes_on_only_on_its_own_machine(folder: Path, monkeypatch: pytest.M
 def test_journal_of_an_earlier_perflib_goes_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It holds neither machine-id nor boot: machines of one make are not told apart."""
+    """It holds neither machine-id nor boot: machines of one make cannot be distinguished."""
     name = interrupted_run(folder)
     journal = folder / f"{name}.journal"
     header, *rest = journal.read_text().splitlines()

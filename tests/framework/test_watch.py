@@ -39,7 +39,7 @@ def test_nothing_is_reported_too_early_or_of_another_core() -> None:
 
 
 def test_nobody_waits_for_a_core_that_is_hardly_ever_alone() -> None:
-    """Beside a core that is: whose level tells what alone would be."""
+    """Next to a core that is: its level shows what alone would be."""
     watch, rng = watched(0.5)
     for _ in range(200):
         watch.add(7, records(np.ones(TRIAL, dtype=bool), rng))

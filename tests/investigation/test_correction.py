@@ -51,7 +51,7 @@ def anomalies(found: list[list[Finding]]) -> list[Finding]:
 
 @pytest.mark.parametrize("lowest", [1.0, 0.0])
 def test_a_healthy_machine_shows_an_anomaly_in_one_investigation_of_twenty(lowest: float) -> None:
-    """At worst: with 1.0, every truth lies at its threshold."""
+    """At worst: with 1.0, every truth is at its threshold."""
     rng = np.random.default_rng(5)
     times = 60
     alone, together = 0, 0

@@ -49,7 +49,7 @@ def test_reference_gives_the_same_samples(
     first = bounds(kernel)[2]
     lay(kernel, PATTERNS[pattern], n, LOADED, seed)
     gone = 0
-    for _ in range(2):  # a run goes on where the last one ended, and so does a sample
+    for _ in range(2):  # a run resumes where the last one ended, and so does a sample
         gone += warm
         for found in run(kernel, warm, steps, samples):
             expected = reference.run(pattern, seed, n, gone, steps, CASE_BYTES)
@@ -60,7 +60,7 @@ def test_reference_gives_the_same_samples(
 
 
 def test_places_in_the_pages_use_all_sets_of_a_cache_alike() -> None:
-    """In 1024 pages each place of a page comes in each page of a stretch of 32 exactly once."""
+    """Of 1024 pages, those that are 32 apart use each place of a page exactly once."""
     places = {(page % 32, reference.place(page, CASE_BYTES)) for page in range(1024)}
     assert len(places) == 1024
 
@@ -205,7 +205,7 @@ def test_ring_is_one_cycle_through_all_pages(kernel: Kernel, n: int, seed: int) 
     lines = {at // PAGE: at % PAGE // 64 for at in jumps}
     for first in range(0, n, 64):
         used = [lines[page] for page in range(first, min(first + 64, n))]
-        assert len(set(used)) == len(used), "a line is used twice in a stretch of 64 pages"
+        assert len(set(used)) == len(used), "a line is used twice in a group of 64 pages"
     distinct = len({at % PAGE for at in jumps})
     assert distinct >= min(n, kind.places * 64) - 1, "a place in a page comes again"
     assert all(any(code[page : page + PAGE]) for page in range(0, len(code), PAGE))

@@ -51,7 +51,7 @@ def test_reference_gives_the_same_checksum(
     kernel: Kernel, n: int, seed: int, warm: int, steps: int
 ) -> None:
     lay(kernel, COMPILED, n, LOADED, seed)
-    for before in (0, warm + steps):  # a run goes on where the last one ended
+    for before in (0, warm + steps):  # a run resumes where the last one ended
         (found,) = run(kernel, warm, steps)
         assert (found.checksum, found.steps) == (checksum(n, seed, before + warm, steps), steps)
 

@@ -41,7 +41,7 @@ KERNEL = "memory_chase"
 
 @pytest.fixture(scope="module")
 def array(kernel: Kernel) -> Iterator[Any]:
-    """An array that is laid again and again."""
+    """An array that is placed again and again."""
     made = kernel.ffi.new("chase_array *")
     yield made
     assert kernel.lib.chase_release(made) == 0

@@ -1,4 +1,4 @@
-"""Machines of one make are told apart, and what is recorded of one says nothing about it."""
+"""Machines of one make are distinguished, and what is recorded of one says nothing about it."""
 
 from __future__ import annotations
 

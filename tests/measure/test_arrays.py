@@ -1,4 +1,4 @@
-"""Arrays in a worker: laid, verified, loaded, and gone with it."""
+"""Arrays in a worker: placed, verified, loaded, and gone with it."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def test_wrong_calls_are_errors_that_cost_no_process(worker: Worker) -> None:
 
 @dataclass
 class Counting:
-    """What a worker serves instead of a kernel: it adds up, and fails as it is told."""
+    """What a worker serves instead of a kernel: it adds up, and fails when it is asked to."""
 
     sum: int
 

@@ -1,4 +1,4 @@
-"""Probes by simulated distributions: what is told is true, and where nothing is known none is.
+"""Probes by simulated distributions: reports are true, and what is unknown is not reported.
 
 The simulation is not the analysis's model: the sibling comes and goes, its costs are smeared, the
 clock of the probe has steps of 10 ns, and interrupts lengthen any probe.
@@ -207,7 +207,7 @@ def test_an_even_sibling_that_always_works_on_all_cores_is_not_taken_for_none(
 ) -> None:
     """Neither interrupts nor steps of the clock make its state one of two.
 
-    (Without chains, steps of the clock do: they cannot be told from a sibling.)
+    (Without chains, steps of the clock do: they cannot be distinguished from a sibling.)
     """
     if slow and not chains:
         return

@@ -169,7 +169,7 @@ def test_interval_is_not_the_whole_range_where_the_knee_is_plain() -> None:
 
 @pytest.mark.parametrize("blur", [0.05, 0.08])
 def test_step_blurred_to_both_sides_is_one_knee(blur: float) -> None:
-    """Where it *begins* to rise lies a little below its middle."""
+    """Where it *begins* to rise is a little below its middle."""
     sizes = np.geomspace(128 * KIB, 8 * MIB, 24)
     curve = Curve(knees=((MIB, 1.0),), form="both sides", blur=blur)
     generator = np.random.default_rng(4)

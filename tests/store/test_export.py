@@ -40,7 +40,7 @@ SENTENCE = (
 
 
 def planted(experiment: str, end: str = "7k2m9qx4tb", host: str = HOST) -> Run:
-    """A measured run in which every text tells whose it is."""
+    """A measured run in which every text shows whose it is."""
     measured = run_files.load(RUNS / f"{experiment}.parquet")
     provenance = change_texts(measured.provenance, lambda text: text + SENTENCE)
     provenance["machine"] |= {"hostname": host, "machine_id": MACHINE_ID, "boot_id": MACHINE_ID}

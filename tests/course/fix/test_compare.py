@@ -25,7 +25,7 @@ def autocorrelated(draw: np.random.Generator, count: int, memory: float) -> Floa
 
 
 def skewed(draw: np.random.Generator, count: int) -> Floats:
-    """What luck with memory does to a process: mostly little, seldom much."""
+    """Process-to-process variation by the place of memory: mostly small, rarely large."""
     return draw.lognormal(0.0, 1.0, count)
 
 
@@ -84,7 +84,7 @@ def samples(
     """Both versions on a core whose speed drifts, and that has company for a share of the time.
 
     Company makes a faster version slower by another factor, as it does: only what is timed alone
-    tells what the code itself does.
+    shows what the code itself does.
     """
     shape = batches, rounds, 2, slices
     batch, round_, version, _ = (grid.ravel() for grid in np.indices(shape))

@@ -1,4 +1,4 @@
-"""Nobody is told by accident: not by the object, the process list, the environment, or files."""
+"""Nothing reveals the cause by accident: no object, process list, environment, or file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def reachable(root: Any) -> list[Any]:
 
 
 def revealing(text: str) -> list[str]:
-    """The words that tell, in a text; names of files of perflib are not counted."""
+    """The words of a text that reveal something; names of files of perflib are not counted."""
     text = text.replace("mystery", "")
     return [word for word in WORDS if re.search(rf"(?<![a-z]){word}", text.lower())]
 

@@ -12,7 +12,7 @@ ALONE_NS, CHAIN_NS = 4070.0, 1740.0
 
 
 def busy_times(seed: int, count: int, share: float, period: float) -> NDArray[np.bool_]:
-    """Stretches of time, in samples, in which the sibling works: a share of them all."""
+    """Which samples are taken while the sibling works: a share of them, in random periods."""
     generator = np.random.default_rng(seed)
     busy = np.zeros(count, dtype=np.bool_)
     now, works = 0, bool(generator.random() < share)
@@ -34,7 +34,7 @@ def with_sibling(
     extra: ArrayLike = 1.0,
     columns: Sequence[str] = ("time_ns",),
 ) -> pd.DataFrame:
-    """The rows as they come in time; those beside the sibling take longer, by varying factors.
+    """The rows as they come in time; while the sibling works they take longer, by varying factors.
 
     ``extra``: a further factor of each row while the sibling works. Each third sample has a tick of
     the timer, and a few lose the core: the wall time, not the CPU time. At a share of 1 the probes

@@ -346,7 +346,7 @@ def test_sizes_beyond_what_was_built_are_refused(pattern: str, size: int, says: 
 
 
 def test_huge_pages_that_a_process_needs() -> None:
-    """Twice: what lies there is replaced by what is being laid."""
+    """Twice as many: the old pages stay until the new ones are filled."""
     assert BOUNDS.huge_pages({"random": [64]}) == 4
     assert BOUNDS.huge_pages({"chase": [2]}) == 2
     assert BOUNDS.huge_pages({"random": [64], "chase": [2, 1024]}) == 8

@@ -1,4 +1,4 @@
-"""What counting costs, estimated from stretches of a job and from whole jobs, on busy machines."""
+"""What counting costs, estimated from segments of a job and from whole jobs, on busy machines."""
 
 from __future__ import annotations
 

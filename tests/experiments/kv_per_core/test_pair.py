@@ -1,4 +1,4 @@
-"""A guest beside its host: simulated machines whose differences are known."""
+"""A guest compared with its host: simulated machines whose differences are known."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_whole_is_divided_into_what_both_machines_know() -> None:
 
 
 def test_a_machine_that_was_never_alone_is_not_called_slow() -> None:
-    """Its probes see one state: what the sibling takes cannot be told from the machine."""
+    """Its probes see one state: the sibling's share cannot be distinguished from the machine's."""
     parts = found([machine("host")], [machine("guest", virtual=True, busy=both(1.0))])
     assert {"own speed", "own speed or clock"} & set(parts) == set()
     assert parts["own speed, clock or sibling"].effect > 10

@@ -140,7 +140,7 @@ def test_interruption_kills_the_job() -> None:
     assert is_gone(int(pids[0]))
 
 
-# --- told of begins, and held before the start ----------------------------------------------------
+# --- held before the start ------------------------------------------------------------------------
 
 
 def held(

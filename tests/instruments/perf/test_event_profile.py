@@ -179,7 +179,7 @@ def test_running_job_is_left_when_asked_to_stop(tmp_path: Path) -> None:
     assert profile.problems == ["event 1 was not seen to begin while perf was attached"]
 
 
-# --- on and off, told by a false recorder ------------------------------------------------------
+# --- on and off, by a false recorder -----------------------------------------------------------
 
 
 class FalseRecorder:

@@ -28,7 +28,7 @@ PYTHON = [sys.executable, "-I", "-S", "-c"]
 
 
 class Fake(States):
-    """A backend that writes down what it was told, and when."""
+    """A backend that writes down its calls, and when."""
 
     variables: ClassVar[dict[str, str]] = {}
     last: Fake | None = None

@@ -17,7 +17,7 @@ ALONE_NS, CHAIN_NS, SLICE_NS = 4070.0, 1740.0, 25_000
 
 
 def records(count: int, shared: float, seed: int = 1) -> NDArray[Any]:
-    """A core whose sibling works for a part of the time, in stretches of a hundred samples."""
+    """A core whose sibling works for a part of the time, in segments of a hundred samples."""
     rng = np.random.default_rng(seed)
     made = np.zeros(count, kernels.record("bracket", "bracket"))
     busy = np.repeat(rng.random(count // 100 + 1) < shared, 100)[:count]

@@ -1,4 +1,4 @@
-"""Which BLAS libraries there are: files found, doors to the same one left out, names, refusals."""
+"""Which BLAS libraries there are: files found, second interfaces left out, names, refusals."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def waits(
 
 
 def readings(*rows: tuple[int, int, int, bytes]) -> npt.NDArray[np.void]:
-    """Of time, CPU time, time without a core (microseconds) and state."""
+    """Of time, CPU time, run-queue delay (microseconds) and state."""
     found = np.zeros(len(rows), READING)
     for one, (time, run, delay, state) in zip(found, rows, strict=True):
         one["time_ns"], one["run_ns"], one["delay_ns"] = time * US, run * US, delay * US

@@ -147,7 +147,7 @@ def test_data_are_bounded(tmp_path: Path) -> None:
 
 
 def test_another_users_thread_is_seen_by_what_it_sleeps_in(tmp_path: Path) -> None:
-    """Where /proc/TID/syscall may not be read, wchan tells a futex, though not which."""
+    """Where /proc/TID/syscall may not be read, wchan shows a futex, though not which."""
     with python(LOCK) as (process, _):
         folder = Path(f"/proc/{process.pid}/task")
         assert soon(lambda: len(list(folder.iterdir())) == 2)
