@@ -51,7 +51,7 @@ _GROWN_PAGES = (32 << 20) // os.sysconf("SC_PAGESIZE")  # collecting takes a ten
 _pages = {"kept": 0}
 _FEW_SKIPS = 10  # the table of skips is short enough to be read
 
-# The same examples in every run: a change is judged, not luck. New ones, to look for errors:
+# The same examples in every run: a change is judged, not chance. New ones, to look for errors:
 # make test ARGS=--hypothesis-profile=explore
 hypothesis.settings.register_profile("explore", deadline=None)
 hypothesis.settings.register_profile("perflib", deadline=None, derandomize=True, max_examples=50)

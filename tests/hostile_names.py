@@ -63,10 +63,11 @@ def hostile(name: str, first: int = 0) -> tuple[Run, set[str]]:
 
     columns = {column: change_texts(samples[[column]], other) for column in OPEN.get(name, ())}
     samples = samples.assign(**{key: frame[key] for key, frame in columns.items()})
-    return replace(run, samples=samples, provenance=_told(run.provenance, other)), {*given.values()}
+    provenance = _exchanged(run.provenance, other)
+    return replace(run, samples=samples, provenance=provenance), {*given.values()}
 
 
-def _told(provenance: dict[str, Any], other: Any) -> dict[str, Any]:
+def _exchanged(provenance: dict[str, Any], other: Any) -> dict[str, Any]:
     """A provenance whose free texts are exchanged."""
     machine = provenance["machine"]
     named = {key: other(key) for key in ("hostname", "processor", "kernel") if key in machine}

@@ -227,7 +227,7 @@ def _lost_shebang(folder: Path) -> str:
         (lambda _: "a\0b", "null byte"),
     ],
 )
-def test_what_cannot_be_started_is_told(
+def test_what_cannot_be_started_is_reported(
     made: Callable[[Path], str],
     why: str,
     interface: Callable[[list[str], float], str],

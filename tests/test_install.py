@@ -51,9 +51,9 @@ def test_the_core_alone_measures_and_analyses(core: Path, tmp_path: Path) -> Non
     asked = ["kv_per_core", "-p", "budget_s=2", "-p", "events=5", "--json"]
     measured = run(core / "perflib", "run", *asked, where=tmp_path, home=tmp_path)
     assert measured.returncode == 0, measured.stderr
-    told = json.loads(measured.stdout)
-    assert told["findings"]
-    shown = run(core / "perflib", "show", told["run"], where=tmp_path, home=tmp_path)
+    result = json.loads(measured.stdout)
+    assert result["findings"]
+    shown = run(core / "perflib", "show", result["run"], where=tmp_path, home=tmp_path)
     assert shown.returncode == 0, shown.stderr
     for words in (["list"], ["runs"], ["ledger"], ["doctor", "--json"], ["list", "threads"]):
         done = run(core / "perflib", *words, where=tmp_path, home=tmp_path)

@@ -88,11 +88,11 @@ def test_a_run_full_of_odd_names_is_drawn_reported_and_shown(
     path = run_files.save(run, home / "odd.parquet")
     with pytest.raises(SystemExit) as end:
         main(["-v", "show", str(path)])
-    told = capsys.readouterr()
+    captured = capsys.readouterr()
     assert end.value.code == 0
-    assert harmless(told.out)
-    assert harmless(told.err)
-    assert {*visible(host).split()} <= {*told.out.split()}
+    assert harmless(captured.out)
+    assert harmless(captured.err)
+    assert {*visible(host).split()} <= {*captured.out.split()}
 
 
 # --- figures -------------------------------------------------------------------------------------
@@ -206,10 +206,10 @@ def test_lists_errors_and_exports_are_harmless(
     for words in commands:
         with pytest.raises(SystemExit):
             main(words)
-        told = capsys.readouterr()
-        assert told.out + told.err
-        assert harmless(told.out), words
-        assert harmless(told.err), words
+        captured = capsys.readouterr()
+        assert captured.out + captured.err
+        assert harmless(captured.out), words
+        assert harmless(captured.err), words
 
 
 # --- files ---------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ MODULES = sorted((TOP / "perflib").rglob("*.py"))
 
 # Names that differ at conda-forge.
 CONDA = {"duckdb": "python-duckdb", "matplotlib": "matplotlib-base", "seaborn": "seaborn-base"}
-# What environment.yml has beside the packages of pyproject.toml.
+# What environment.yml has besides the packages of pyproject.toml.
 CONDA_ONLY = {"c-compiler", "make", "pip"}
 
 OWN = "perflib-jupyter"
@@ -281,7 +281,7 @@ def test_imports_run_downwards() -> None:
 
 
 def child_of(package: str, module: str) -> str:
-    """The part of a package that a module is or lies in; the package's own name is ``__init__``."""
+    """The part of a package that a module is or belongs to; of the package itself ``__init__``."""
     return module.removeprefix(package).lstrip(".").partition(".")[0] or "__init__"
 
 

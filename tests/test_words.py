@@ -1,6 +1,6 @@
 """The field's words: house words of earlier versions stay out of names, prose and sentences.
 
-docs/glossary.md defines the words of ours that remain.
+The tests follow the same rule. docs/glossary.md defines the words of ours that remain.
 """
 
 from __future__ import annotations
@@ -102,6 +102,7 @@ def found(path: Path) -> list[str]:
     return [f"{path.name}:{line}: {word!r}: {words[word]}" for line, word in sorted(set(here))]
 
 
+TESTS = Path(__file__).parent
 ROOMS_HERE = sorted({name_of(one).split(".")[1] for one in MODULES if "." in name_of(one)})
 
 
@@ -115,6 +116,14 @@ def test_no_house_word_is_in_a_sentence_of_a_toml_file() -> None:
     read = {path: tomllib.loads(path.read_text()) for path in (TOP / "perflib").rglob("*.toml")}
     spoken = [(path.name, text) for path, one in read.items() for _, text in sentences(one)]
     assert [(name, text) for name, text in spoken if SPOKEN.search(text)] == []
+
+
+@pytest.mark.parametrize(
+    "modules", ["*.py", *sorted(f"{one.name}/**/*.py" for one in TESTS.glob("[a-z]*/"))]
+)
+def test_no_house_word_is_in_the_tests(modules: str) -> None:
+    checked = {*TESTS.glob(modules)} - {Path(__file__)}  # this one holds the table
+    assert [word for one in sorted(checked) for word in found(one)] == []
 
 
 def test_a_house_word_is_found(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ class MissingError(Exception):
 
 @dataclass(frozen=True)
 class Bare:
-    """A bare system below ``root``, and what its pip must be told to find packages as ours does."""
+    """A bare system below ``root``, and settings by which its pip finds packages as ours does."""
 
     root: Path
     suite: str
@@ -134,7 +134,7 @@ def quiet(text: str) -> str:
     return re.sub(r"\w+://\S+", "(an address)", text)
 
 
-# --- what the machine's apt and pip are told, the bare system's are told, too --------------------
+# --- the bare system's apt and pip get the machine's settings ------------------------------------
 
 
 def pip_settings(

@@ -39,10 +39,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bare]:
 def test_a_bare_system_measures(installed: Bare, user: int) -> None:
     answer = installed.run("perflib run kv_per_core -p budget_s=2 --json", user)
     assert answer.returncode == 0, quiet(answer.stderr)
-    told = json.loads(answer.stdout)
-    assert told["experiment"] == "kv_per_core"
-    assert told["findings"]
-    assert (installed.root / told["samples"].strip("/")).stat().st_uid == user
+    result = json.loads(answer.stdout)
+    assert result["experiment"] == "kv_per_core"
+    assert result["findings"]
+    assert (installed.root / result["samples"].strip("/")).stat().st_uid == user
 
 
 def test_the_doctor_says_what_a_bare_system_lacks(installed: Bare) -> None:

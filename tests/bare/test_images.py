@@ -95,7 +95,7 @@ def test_what_is_copied_is_there_and_is_what_the_project_is_built_of() -> None:
     assert sources >= set(json.loads(built[1])) | needed
 
 
-def test_the_script_installs_the_packages_that_people_are_told_to() -> None:
+def test_the_script_installs_the_packages_that_people_are_asked_to() -> None:
     line = re.search(r"apt-get install (?:-\S+ )*(.+)", (RECIPE / "bare.sh").read_text())
     assert line is not None
     for name in ("README.md", "Makefile"):
@@ -130,7 +130,7 @@ def test_mirrors_are_read_from_apt_s_own_sources(tmp_path: Path) -> None:
     assert system.mirrors(tmp_path / "none") == []
 
 
-def test_pip_is_told_there_what_it_is_told_here(tmp_path: Path) -> None:
+def test_pip_has_the_same_settings_there_as_here(tmp_path: Path) -> None:
     wheels, certificate = tmp_path / "wheels", tmp_path / "own.pem"
     wheels.mkdir()
     certificate.touch()

@@ -97,9 +97,9 @@ def test_a_student_walks_through_a_lab(
 
     assert "not answered yet" in _run(page, "check-1")
     assert _run(page, "answer-1", "missed = lambda pages, entries: 0") == ""
-    told = _run(page, "check-1")
-    assert "✘" in told
-    assert "Hint: " in told
+    shown = _run(page, "check-1")
+    assert "✘" in shown
+    assert "Hint: " in shown
     page.screenshot(path=tmp_path / "wrong.png")
     (solution,) = (one for one in _cells(solved) if one["id"] == "solution-1")
     _run(page, "answer-1", "".join(solution["source"]))

@@ -52,11 +52,11 @@ def test_of_all_lessons_those_without_recorded_runs_are_left_out(
 ) -> None:
     out = str(home / "out")
     assert call("course", "build", out, "--student", "--recorded", "amd-guest") == 0
-    told = capsys.readouterr()
-    assert f"{out}/17_layout.ipynb" in told.out.splitlines()
-    said = " ".join(told.err.split())
+    captured = capsys.readouterr()
+    assert f"{out}/17_layout.ipynb" in captured.out.splitlines()
+    said = " ".join(captured.err.split())
     assert "05_code_segment.ipynb is left out: amd-guest has no run of code_segment" in said
-    assert f"{out}/05_code_segment.ipynb" not in told.out
+    assert f"{out}/05_code_segment.ipynb" not in captured.out
     words = ("course", "build", out, "layout", "--student", "--recorded", "intel-guest")
     assert call(*words) == 2
 

@@ -50,14 +50,14 @@ def test_a_check_says_by_its_status_whether_something_changed(
     assert call(*asked, keep(11, slower=0.2)) == 3
     assert "All cores changed since the baseline it's good" in capsys.readouterr().out
     assert call(*asked, "code_segment-11", "--json") == 3
-    told = json.loads(capsys.readouterr().out)
-    assert told["changed"] is True
-    assert told["checks"][0]["findings"][0]["effect"] == pytest.approx(22, abs=4)
+    result = json.loads(capsys.readouterr().out)
+    assert result["changed"] is True
+    assert result["checks"][0]["findings"][0]["effect"] == pytest.approx(22, abs=4)
     assert call(*asked, "code_segment-11", "--threshold", "900") == 0
 
 
 @pytest.mark.usefixtures("good")
-def test_a_run_of_another_machine_is_judged_and_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_of_another_machine_is_judged_and_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("check", "--baseline", "it's good", "--run", keep(12, node="node8")) == 0
     assert "was measured on node7, the run on node8" in capsys.readouterr().err
 
@@ -101,7 +101,7 @@ def test_a_baseline_is_measured_and_compared(capsys: pytest.CaptureFixture[str])
     assert run_files.runs()[-1].id in capsys.readouterr().out
 
 
-def test_a_trend_tells_the_day_and_what_else_changed(
+def test_a_trend_shows_the_day_and_what_else_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here = str(describe()["hostname"])
@@ -115,8 +115,8 @@ def test_a_trend_tells_the_day_and_what_else_changed(
     assert "changed on 2026-03-14" in " ".join(out.split())
     assert "machine.kernel: 6.0 -> 6.1" in out
     assert (tmp_path / "t.svg").stat().st_size > 10_000
-    told = call_json(capsys, "trend", "code_segment", "--json")
-    assert told["changed"]["all cores"] == {"machine.kernel": ["6.0", "6.1"]}
+    result = call_json(capsys, "trend", "code_segment", "--json")
+    assert result["changed"]["all cores"] == {"machine.kernel": ["6.0", "6.1"]}
     assert call("trend", "code_segment", "-q") == 0
     assert capsys.readouterr().out.startswith("supported ")
 
@@ -161,7 +161,7 @@ def test_a_guest_is_compared_with_its_host(capsys: pytest.CaptureFixture[str]) -
         assert "guest kv_per_core-c against host kv_per_core-a" in out
         assert "Guest compared with host, hypervisor: 11" in out
         assert not too_wide(out)
-    told = call_json(capsys, "compare", "--pair", "host9", "vm1", "--json")
-    assert (told["host"], told["guest"]) == (["kv_per_core-a"], ["kv_per_core-c"])
+    result = call_json(capsys, "compare", "--pair", "host9", "vm1", "--json")
+    assert (result["host"], result["guest"]) == (["kv_per_core-a"], ["kv_per_core-c"])
     assert call("compare", "--pair", "host9", "vm2") == 2
     assert "nor is there a run of kv_per_core on a machine of that name" in capsys.readouterr().err

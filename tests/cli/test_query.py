@@ -77,7 +77,7 @@ def test_without_sql_the_tables_are_listed(capsys: pytest.CaptureFixture[str]) -
     assert "findings: run, experiment, node, start" in capsys.readouterr().out
 
 
-def test_runs_without_findings_are_told_and_analysed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_without_findings_are_counted_and_analysed(capsys: pytest.CaptureFixture[str]) -> None:
     saved(analysed=False)
     saved("machine")
     count = "SELECT count(*) AS n FROM findings WHERE experiment = 'kv_per_core'"

@@ -20,7 +20,7 @@ def listed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_the_list_has_a_line_an_experiment(capsys: pytest.CaptureFixture[str]) -> None:
     shown = listed(capsys)
     assert not too_wide(shown)
-    entries = re.split(r"\n(?=\S)", shown)  # a line that begins with blanks goes on
+    entries = re.split(r"\n(?=\S)", shown)  # further lines begin with blanks
     assert [entry.split()[0] for entry in entries] == list(NAMES)
     for entry, name in zip(entries, NAMES, strict=True):
         wanted = f"{name} {get(name).question} [{get(name).notebook}.ipynb]"

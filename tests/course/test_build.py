@@ -30,7 +30,7 @@ RUN = [
 ]
 EACH = [pytest.param(one, id=name) for name, one in EVERY.items()]
 MACHINE = "intel-guest"
-_TELLS = 10  # characters: shorter lines are a bracket, or a name
+_MIN_LENGTH = 10  # characters: shorter lines are a bracket, or a name
 
 
 def source(cell: dict[str, Any]) -> str:
@@ -60,7 +60,7 @@ def test_nothing_of_a_solution_is_left_for_students(one: Handout) -> None:
     for solution in solutions:
         assert solution["id"] not in {cell["id"] for cell in student["cells"]}
         for line in source(solution).splitlines():
-            if len(line.strip()) >= _TELLS and line not in others:
+            if len(line.strip()) >= _MIN_LENGTH and line not in others:
                 assert json.dumps(line, ensure_ascii=False)[1:-1] not in kept, line
     assert not cells(student, "solution")
     assert "# Solution " not in kept

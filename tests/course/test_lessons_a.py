@@ -53,7 +53,7 @@ def ways() -> Any:
 
 
 def evidence(lesson: str, item: str) -> tuple[Any, ...]:
-    """What the notebook's check gives beside the answer."""
+    """What the notebook's check passes in addition to the answer."""
     if (lesson, item) in {("machine", "3"), ("kv_per_core", "1")}:
         return run(lesson), exercise(lesson, 6.0 if lesson == "machine" else 15.0)
     if (lesson, item) == ("instruction_cache", "1"):

@@ -203,7 +203,7 @@ def test_every_figure_is_marked(name: str) -> None:
 
 
 def _texts() -> list[tuple[str, str]]:
-    """All that a stranger can read in them: records, columns of text, files beside them."""
+    """All that a stranger can read in them: records, columns of text, files next to them."""
     found = []
     for one in EVERY:
         found.append((one.path.name, json.dumps([one.params, one.provenance], default=str)))

@@ -6,7 +6,7 @@ from typing import Any
 
 from perflib import experiments
 
-# Beside a budget of a second.
+# In addition to a budget of a second.
 _SMALLER: dict[str, dict[str, Any]] = {
     "machine": {"spin_ms": 20.0},
     "kv_per_core": {"events": 10},

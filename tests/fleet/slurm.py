@@ -24,7 +24,7 @@ from perflib.measure.launch import command
 
 NODES = ("node1", "node2", "node3", "node4")
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo", "scontrol")
-_WAIT_S = 120.0  # other tests run beside
+_WAIT_S = 120.0  # other tests run at the same time
 
 _CONFIGURATION = Path(__file__).with_name("slurm.conf")
 
@@ -72,7 +72,7 @@ class Slurm:
         )  # fmt: skip
         self.environment = {**os.environ, "SLURM_CONF": str(self.configuration)}
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
-        # Snakemake takes SLURM_* away from what srun starts, also where the configuration lies.
+        # Snakemake takes SLURM_* away from what srun starts, also where the configuration is.
         self.path = folder / "bin"
         self.path.mkdir()
         for name in (*PROGRAMS, "sacct", "sacctmgr"):
@@ -162,7 +162,7 @@ def slurm(more: str = "") -> Iterator[Slurm]:
 
     Everything is ended afterwards, and its folder removed.
 
-    The folder's name is short: a step's socket lies in it, whose name Linux limits to 108 bytes.
+    The folder's name is short: a step's socket is in it, whose name Linux limits to 108 bytes.
     """
     folder = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
     virtual = Slurm(folder, more)

@@ -106,7 +106,7 @@ def test_the_interval_of_a_node_holds_its_truth() -> None:
 
 
 def test_nodes_that_differ_for_good_widen_the_threshold() -> None:
-    """Processors of one model differ; who lies within what all differ by is not named."""
+    """Processors of one model differ; a node that differs no more than the others is not named."""
     levels, nodes = table(replace(SMALL, days=8), 0)
     rng = np.random.default_rng(1)
     part = dict(zip(nodes["node"], rng.normal(0, 0.015, len(nodes)), strict=True))
@@ -121,7 +121,7 @@ def test_nodes_that_differ_for_good_widen_the_threshold() -> None:
 # --- what slow nodes have in common --------------------------------------------------------------
 
 
-def test_what_slow_nodes_share_is_ranked_and_told_once() -> None:
+def test_what_slow_nodes_share_is_ranked_and_reported_once() -> None:
     levels, nodes = table(replace(SMALL, slow={"bios": 0.02}), 3)
     nodes["microcode"] = np.where(nodes["bios"] == "2.2", "0x49", "0x43")
     nodes["serial"] = nodes["node"] + "-s"

@@ -61,9 +61,9 @@ def quick(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Plan:
 
 def test_a_row_is_measured_once_and_published_whole(plan: Plan, home: Path) -> None:
     row = only(plan)
-    told = perform(plan, row)
+    ended = perform(plan, row)
     facts = {name: end(plan)[name] for name in end(plan).keys() - {"state", "reason", "end"}}
-    assert told == JobOutcome("done", facts=facts)
+    assert ended == JobOutcome("done", facts=facts)
     run = read_run(results.result(plan, row.key))
     assert (run.params, run.provenance["tag"]) == (row.params, row.key)
     assert run.provenance["kernel"]["bundle"]["sha256"] == plan.bundle
@@ -114,12 +114,12 @@ def test_a_second_result_is_kept_apart(quick: Plan) -> None:
     with pytest.MonkeyPatch.context() as patch:  # it looks too early: the other publishes meanwhile
         looks = iter([False])
         patch.setattr(results, "is_done", lambda *_: next(looks, True))
-        told = perform(quick, row)
-    assert told.facts["second"] in {path.name for path in (quick.folder / "second").iterdir()}
+        ended = perform(quick, row)
+    assert ended.facts["second"] in {path.name for path in (quick.folder / "second").iterdir()}
     assert results.result(quick, row.key).read_bytes() == first
     found = outcome(quick)
     assert (found.state, found.reason) == ("done", "1 more in second/")
-    assert found.second == (told.facts["second"],)
+    assert found.second == (ended.facts["second"],)
     assert found.run == attempts.latest(quick)[row.key][0].end["run"]
 
 
@@ -180,10 +180,10 @@ def test_jobs_of_a_node_wait_for_their_turn(quick: Plan, monkeypatch: pytest.Mon
 
 
 def refused(plan: Plan, state: str, says: str) -> None:
-    told = perform(plan, only(plan))
-    assert told.state == state
-    assert says in told.reason
-    assert (outcome(plan).state, outcome(plan).reason) == (told.state, told.reason)
+    ended = perform(plan, only(plan))
+    assert ended.state == state
+    assert says in ended.reason
+    assert (outcome(plan).state, outcome(plan).reason) == (ended.state, ended.reason)
     assert not list((plan.folder / "results").iterdir())
 
 
@@ -242,8 +242,8 @@ def test_a_crash(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_time_limit(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     in_its_place(monkeypatch, "sh", "-c", "sleep 60 & wait")
     row = replace(only(plan), limit_s=1)
-    told = perform(plan, row)
-    assert (told.state, told.reason) == (
+    ended = perform(plan, row)
+    assert (ended.state, ended.reason) == (
         "too slow",
         "not done within its 1 s (limit_s in the manifest)",
     )
@@ -252,20 +252,20 @@ def test_the_time_limit(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_node_whose_disk_is_full(plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with small_disk(home / "disk", 16) as disk:
         monkeypatch.setattr("tempfile.tempdir", str(disk))
-        told = perform(plan, only(plan))
-        assert told.state == "failed"
-        assert "No space left" in told.reason
+        ended = perform(plan, only(plan))
+        assert ended.state == "failed"
+        assert "No space left" in ended.reason
         assert list(disk.iterdir()) == []
-    assert outcome(plan).reason == told.reason
+    assert outcome(plan).reason == ended.reason
 
 
 def test_a_plan_whose_disk_is_full(quick: Plan, home: Path) -> None:
     with small_disk(home / "disk", 24) as disk:
         shutil.rmtree(quick.folder / "results")
         (quick.folder / "results").symlink_to(disk)
-        told = perform(quick, only(quick))
-        assert told.state == "failed"
-        assert told.reason == "its result cannot be written to the plan: No space left on device"
+        ended = perform(quick, only(quick))
+        assert ended.state == "failed"
+        assert ended.reason == "its result cannot be written to the plan: No space left on device"
         assert list(disk.iterdir()) == []
 
 
@@ -323,7 +323,7 @@ def test_a_job_of_another_host_is_lost_when_its_time_is_over(plan: Plan) -> None
     assert outcome(plan).state == "lost"
 
 
-# --- what runs beside it -------------------------------------------------------------------------
+# --- what runs at the same time ------------------------------------------------------------------
 
 
 def burn(seconds: float) -> None:
@@ -360,8 +360,8 @@ def test_what_a_scheduler_carries(quick: Plan, home: Path) -> None:
         shutil.copy(quick.folder / name, there)
     shutil.copytree(quick.bundle_folder, there / Path(quick.bundle_folder).name)
     for number in range(2):  # both nodes believe that they are the first
-        told = perform(open_plan(there), row, transferred=True)
-        assert told.state == "done", told.reason
+        ended = perform(open_plan(there), row, transferred=True)
+        assert ended.state == "done", ended.reason
         for path in (there / "incoming").iterdir():
             shutil.move(path, quick.folder / "incoming")
         take_in(quick)

@@ -17,7 +17,7 @@ from tests.hostile_names import NAMES
 SMALL = Healthy(nodes=40, cores=16, days=8, models=("A",), rack_of=8, noise="days")
 
 
-def test_both_threads_of_a_core_are_told_together() -> None:
+def test_both_threads_of_a_core_are_reported_together() -> None:
     levels, nodes = table(SMALL, 0)
     levels.loc[levels["cpu"].isin([3, 11]), "value"] *= 1.05
     found = findings(compare_farm(levels, nodes))
@@ -60,7 +60,7 @@ def test_what_cannot_be_said_has_a_reason(farm: Healthy, kind: str, sentence: st
     assert sentence in found[0].reason
 
 
-def test_a_wider_threshold_is_told() -> None:
+def test_a_wider_threshold_is_reported() -> None:
     levels, nodes = table(SMALL, 0)
     part = dict(zip(nodes["node"], np.random.default_rng(1).normal(0, 0.02, 40), strict=True))
     levels["value"] *= np.exp(levels["node"].map(part))

@@ -60,7 +60,7 @@ def test_a_plan_is_read_back(tmp_path: Path, kernels: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["plan"]
 
 
-def test_a_bundle_that_is_made_lies_in_the_plan(tmp_path: Path) -> None:
+def test_a_bundle_that_is_made_is_in_the_plan(tmp_path: Path) -> None:
     rows = planned(FARM[:1], ["kv_per_core"], {}, None, None)
 
     def make(folder: Path) -> None:

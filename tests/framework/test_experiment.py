@@ -193,17 +193,17 @@ def test_run_goes_on_only_on_its_own_machine(folder: Path, monkeypatch: pytest.M
     twin = {**real, "hostname": "twin", "machine_id": "f00d" * 8}
     with monkeypatch.context() as patch:
         patch.setattr("perflib.machine.describe.describe", lambda: twin)
-        with pytest.raises(UserError) as told:
+        with pytest.raises(UserError) as refusal:
             Tiny().resume(name)
-    assert f"run {name} was begun on {real['hostname']} (" in str(told.value)
-    assert "and this is twin (machine-id f00df00d)" in str(told.value)
+    assert f"run {name} was begun on {real['hostname']} (" in str(refusal.value)
+    assert "and this is twin (machine-id f00df00d)" in str(refusal.value)
     check_whole(Tiny().resume(name), 1, offset_of(run_files.load(name)))
 
 
 def test_journal_of_an_earlier_perflib_goes_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It holds neither machine-id nor boot: machines of one make are not told apart."""
+    """It holds neither machine-id nor boot: machines of one make cannot be distinguished."""
     name = interrupted_run(folder)
     journal = folder / f"{name}.journal"
     header, *rest = journal.read_text().splitlines()

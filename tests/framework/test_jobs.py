@@ -82,7 +82,7 @@ def test_what_a_process_got_is_read_once_and_beside_what_was_asked(process: int)
     assert jobs.violated == real_time["violated"]
 
 
-def test_a_process_that_has_ended_tells_nothing_and_the_next_one_is_asked(process: int) -> None:
+def test_a_process_that_has_ended_shows_nothing_and_the_next_one_is_asked(process: int) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
     with Jobs("job", [Conditions(cpu=CPU)]) as jobs:

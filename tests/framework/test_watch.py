@@ -30,7 +30,7 @@ def watched(share_busy: float, trials: int = 60) -> tuple[Watch, np.random.Gener
     return watch, rng
 
 
-def test_nothing_is_told_too_early_or_of_another_core() -> None:
+def test_nothing_is_reported_too_early_or_of_another_core() -> None:
     watch, rng = watched(0.5, trials=2)
     samples = records(np.zeros(TRIAL, dtype=bool), rng)
     assert watch.alone(3, samples) is None
@@ -39,7 +39,7 @@ def test_nothing_is_told_too_early_or_of_another_core() -> None:
 
 
 def test_nobody_waits_for_a_core_that_is_hardly_ever_alone() -> None:
-    """Beside a core that is: whose level tells what alone would be."""
+    """Next to a core that is: its level shows what alone would be."""
     watch, rng = watched(0.5)
     for _ in range(200):
         watch.add(7, records(np.ones(TRIAL, dtype=bool), rng))

@@ -2,7 +2,7 @@
 
 ``python -m tests.fuzz.mutations --number 1000000`` gives each parser its share of so many files. A
 finding is any other error (a traceback), one input that takes more than ``--slowest`` seconds, or
-memory out of proportion: the process may take ``--memory`` MiB beside what it has when it begins.
+memory out of proportion: the process may take ``--memory`` MiB more than it has when it begins.
 An input follows from the seed, the parser's name and its number: ``--parser NAME --first N
 --number 1`` makes it again.
 """

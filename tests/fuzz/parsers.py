@@ -376,7 +376,7 @@ def _maps(_folder: Path) -> Parser:
 
 
 def _records() -> dict[str, str]:
-    """What stands in the runs of the tests beside their samples, by experiment."""
+    """What the runs of the tests hold besides their samples, by experiment."""
     found = {}
     with duckdb.connect() as connection:
         for path in sorted((DATA / "runs").glob("*.parquet")):

@@ -122,7 +122,7 @@ def test_something_else_in_a_files_place(tmp_path: Path, name: str, instead: str
         READERS[name](tmp_path / name)
 
 
-def test_what_else_lies_in_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_else_is_in_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
     (tmp_path / "runs").mkdir()
     for suffix in ("parquet", "journal"):

@@ -225,7 +225,7 @@ def test_siblings_that_linux_shows_are_a_cause_unasked() -> None:
     assert conclude(cases.evidence(fit=fit, symptom=symptom)).headline.cause == "sibling"
 
 
-def test_the_costliest_cause_comes_first_and_the_others_are_told() -> None:
+def test_the_costliest_cause_comes_first_and_the_others_are_named() -> None:
     symptom = [
         *cases.slow_core(1, 12.0),
         cases.share("taken", 0, 0.1, 0.1),

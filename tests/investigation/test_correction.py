@@ -24,16 +24,16 @@ from tests.stored import RUNS
 EXPERIMENTS = 20
 
 
-def investigation(rng: np.random.Generator, lies: float) -> list[list[Finding]]:
+def investigation(rng: np.random.Generator, lowest: float) -> list[list[Finding]]:
     """What twenty experiments find: 1 to 12 claims each, from batches that are not even normal.
 
-    ``lies``: the true effects are spread between this and the threshold, 1 %.
+    ``lowest``: the true effects are spread between this and the threshold, 1 %.
     """
     found = []
     for _ in range(EXPERIMENTS):
         one = []
         for cpu in range(int(rng.integers(1, 13))):
-            truth = rng.uniform(min(lies, 1.0), 1.0)
+            truth = rng.uniform(min(lowest, 1.0), 1.0)
             noise = rng.standard_t(5, int(rng.integers(8, 25))) * rng.lognormal(0, 1)
             one.append(SLOWER.decided(t_interval(truth + noise), 1.0, about={"cpu": cpu}))
         found.append([*one, level(32)])
@@ -49,18 +49,18 @@ def anomalies(found: list[list[Finding]]) -> list[Finding]:
     ]
 
 
-@pytest.mark.parametrize("lies", [1.0, 0.0])
-def test_a_healthy_machine_shows_an_anomaly_in_one_investigation_of_twenty(lies: float) -> None:
-    """At worst: with 1.0, every truth lies at its threshold."""
+@pytest.mark.parametrize("lowest", [1.0, 0.0])
+def test_a_healthy_machine_shows_an_anomaly_in_one_investigation_of_twenty(lowest: float) -> None:
+    """At worst: with 1.0, every truth is at its threshold."""
     rng = np.random.default_rng(5)
     times = 60
     alone, together = 0, 0
     for _ in range(times):
-        found = investigation(rng, lies)
+        found = investigation(rng, lowest)
         alone += bool(anomalies(found))
         together += bool(anomalies(corrected(found)))
     assert together <= distributions.binom.ppf(0.99, times, 0.05)
-    assert alone > 0.3 * times if lies == 1.0 else alone >= together  # why it is needed
+    assert alone > 0.3 * times if lowest == 1.0 else alone >= together  # why it is needed
 
 
 def test_a_clear_effect_survives() -> None:
@@ -113,7 +113,7 @@ def test_an_anomaly_without_an_interval_has_its_own_p_or_is_left_alone() -> None
     assert "all 7 anomaly claims" in after[1][0].reason
 
 
-def test_batches_that_are_told_count() -> None:
+def test_batches_in_the_evidence_count() -> None:
     few = replace(slower(0, "supported", 3.0), evidence={"batches": 3})
     many = replace(few, evidence={"batches": 24})
     kept = corrected([[few], [many]])

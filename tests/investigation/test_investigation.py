@@ -190,17 +190,17 @@ def test_a_run_that_cannot_be_analysed_is_left_out_with_the_reason(
     assert "it has one round" in conclude(made.evidence).headline.plain
 
 
-def test_what_is_told_comes_before_and_after_each_step(
+def test_a_report_comes_before_and_after_each_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, names = begun(tmp_path, monkeypatch)
-    told: list[str] = []
+    reported: list[str] = []
 
     def tell(one: Step | Taken) -> None:
-        told.append(f"after {one.step.name}" if isinstance(one, Taken) else one.name)
+        reported.append(f"after {one.step.name}" if isinstance(one, Taken) else one.name)
 
     made.go(tell)
-    assert told == [word for name in names for word in (name, f"after {name}")]
+    assert reported == [word for name in names for word in (name, f"after {name}")]
 
 
 # --- bad input -----------------------------------------------------------------------------------

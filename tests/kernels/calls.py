@@ -32,7 +32,7 @@ def bounds(kernel: Kernel) -> list[int]:
 
 
 def lay(kernel: Kernel, pattern: int, n: int, backing: int, seed: int = 1) -> tuple[int, int]:
-    """Where the range that was laid begins and ends."""
+    """Where the range that was placed begins and ends."""
     span = kernel.ffi.new("uint64_t[2]")
     assert kernel.lib.code_lay(pattern, n, backing, seed, span) == 0
     return span[0], span[1]

@@ -56,7 +56,7 @@ def test_reference_gives_the_same_at_every_offset(variant: str, n: int) -> None:
 
 
 @pytest.mark.arm64
-def test_the_output_lies_at_its_offset_and_the_input_stays() -> None:
+def test_the_output_is_at_its_offset_and_the_input_stays() -> None:
     samples = sweep(kernels.load("alias_offsets"), (COPY, 100), OFFSETS)
     (first,) = set(samples["first"].tolist())
     assert first % 4096 == 0
@@ -123,7 +123,7 @@ def test_dgemv_gives_what_numpy_gives(package: str) -> None:
                 assert set(samples["checksum"].tolist()) == {reference.dgemv_checksum(n)}
 
 
-def test_what_is_no_library_or_no_blas_is_told() -> None:
+def test_what_is_no_library_or_no_blas_is_reported() -> None:
     kernel = kernels.load("alias_blas")
     answer, said = opened(kernel, "/nowhere/libblas.so", "cblas_dgemv", "")
     assert answer == (3 << 16) + errno.ENOENT
@@ -138,7 +138,7 @@ def test_what_is_no_library_or_no_blas_is_told() -> None:
     assert "no_such_function" in said
 
 
-def test_nothing_opened_is_told(tmp_path: Path) -> None:
+def test_nothing_opened_is_reported(tmp_path: Path) -> None:
     """In a process of its own: another test may have opened one here."""
     built = kernels.build("alias_blas")
     code = (

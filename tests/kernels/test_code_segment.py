@@ -49,7 +49,7 @@ def test_reference_gives_the_same_samples(
     first = bounds(kernel)[2]
     lay(kernel, PATTERNS[pattern], n, LOADED, seed)
     gone = 0
-    for _ in range(2):  # a run goes on where the last one ended, and so does a sample
+    for _ in range(2):  # a run resumes where the last one ended, and so does a sample
         gone += warm
         for found in run(kernel, warm, steps, samples):
             expected = reference.run(pattern, seed, n, gone, steps, CASE_BYTES)
@@ -60,7 +60,7 @@ def test_reference_gives_the_same_samples(
 
 
 def test_places_in_the_pages_use_all_sets_of_a_cache_alike() -> None:
-    """In 1024 pages each place of a page comes in each page of a stretch of 32 exactly once."""
+    """Of 1024 pages, those that are 32 apart use each place of a page exactly once."""
     places = {(page % 32, reference.place(page, CASE_BYTES)) for page in range(1024)}
     assert len(places) == 1024
 
@@ -91,7 +91,7 @@ def test_core_that_the_thread_is_pinned_to_is_named(kernel: Kernel) -> None:
 
 
 @pytest.mark.arm64
-def test_what_was_not_built_is_refused_and_what_was_laid_stays(kernel: Kernel) -> None:
+def test_what_was_not_built_is_refused_and_what_was_placed_stays(kernel: Kernel) -> None:
     span = kernel.ffi.new("uint64_t[2]")
     lay(kernel, PATTERNS["random"], 50, LOADED, seed=9)
     expected = reference.run("random", 9, 50, 0, 500, CASE_BYTES).checksum
@@ -185,7 +185,7 @@ def test_perf_map_of_a_ring_has_its_jumps(kernel: Kernel, tmp_path: Path) -> Non
 # --- the ring ----------------------------------------------------------------------------------
 
 
-def laid_ring(kernel: Kernel, n: int, seed: int, pattern: str = "chase") -> bytes:
+def placed_ring(kernel: Kernel, n: int, seed: int, pattern: str = "chase") -> bytes:
     begin, end = lay(kernel, PATTERNS[pattern], n, SMALL_PAGES, seed)
     return bytes(kernel.ffi.buffer(kernel.ffi.cast("char *", begin), end - begin))
 
@@ -197,15 +197,15 @@ def laid_ring(kernel: Kernel, n: int, seed: int, pattern: str = "chase") -> byte
 @example(n=2, seed=1)
 @example(n=JUMPS, seed=2**64 - 1)
 def test_ring_is_one_cycle_through_all_pages(kernel: Kernel, n: int, seed: int) -> None:
-    code = laid_ring(kernel, n, seed)
+    code = placed_ring(kernel, n, seed)
     jumps, (entry, kind) = reference.ring(code), reference.entry(code)
     assert sorted(at // PAGE for at in jumps) == list(range(n))
     assert entry % 64 + kind.entry_bytes <= 64
     assert all(at % 64 + kind.jump_bytes <= 64 for at in jumps[1:]), "a jump crosses a cache line"
     lines = {at // PAGE: at % PAGE // 64 for at in jumps}
-    for stretch in range(0, n, 64):
-        used = [lines[page] for page in range(stretch, min(stretch + 64, n))]
-        assert len(set(used)) == len(used), "a line is used twice in a stretch of 64 pages"
+    for first in range(0, n, 64):
+        used = [lines[page] for page in range(first, min(first + 64, n))]
+        assert len(set(used)) == len(used), "a line is used twice in a group of 64 pages"
     distinct = len({at % PAGE for at in jumps})
     assert distinct >= min(n, kind.places * 64) - 1, "a place in a page comes again"
     assert all(any(code[page : page + PAGE]) for page in range(0, len(code), PAGE))
@@ -223,7 +223,7 @@ def test_ring_is_one_cycle_through_all_pages(kernel: Kernel, n: int, seed: int) 
 def test_its_control_is_one_cycle_through_neighbouring_lines(
     kernel: Kernel, n: int, seed: int
 ) -> None:
-    code = laid_ring(kernel, n, seed, "line")
+    code = placed_ring(kernel, n, seed, "line")
     jumps, (_, kind) = reference.ring(code), reference.entry(code)
     assert sorted(at // 64 for at in jumps) == list(range(n))
     assert all(at % 64 + kind.jump_bytes <= 64 for at in jumps[1:]), "a jump crosses a cache line"
@@ -274,7 +274,7 @@ def test_program_prints_extent_time_and_n(
     assert float(found[2]) > 0
 
 
-def test_program_runs_the_ring_on_small_pages_unless_told(program: Path) -> None:
+def test_program_runs_the_ring_on_small_pages_by_default(program: Path) -> None:
     done = launched(program, "--pattern", "chase", "--steps", "10000", "--smaps", "300")
     found = LINE.fullmatch(done.stdout)
     assert found is not None, done.stderr

@@ -87,8 +87,8 @@ def test_order_is_the_reference_s(
 def test_spread_lines_use_all_sets_alike_and_no_stride(kernel: Kernel) -> None:
     found = plan(kernel, 0, 4 * 64, 3, 0)
     places = np.array(sorted(found)) % reference.PAGE // reference.LINE
-    for stretch in places.reshape(4, 64):
-        assert sorted(stretch) == list(range(64))
+    for quarter in places.reshape(4, 64):
+        assert sorted(quarter) == list(range(64))
     _, counts = np.unique(np.diff(found), return_counts=True)
     assert counts.max() <= 4  # of 255
     assert found != plan(kernel, 0, 4 * 64, 3, 1)

@@ -51,7 +51,7 @@ def test_reference_gives_the_same_checksum(
     kernel: Kernel, n: int, seed: int, warm: int, steps: int
 ) -> None:
     lay(kernel, COMPILED, n, LOADED, seed)
-    for before in (0, warm + steps):  # a run goes on where the last one ended
+    for before in (0, warm + steps):  # a run resumes where the last one ended
         (found,) = run(kernel, warm, steps)
         assert (found.checksum, found.steps) == (checksum(n, seed, before + warm, steps), steps)
 
@@ -92,7 +92,7 @@ def test_pieces_have_symbols_side_by_side_in_a_text_of_their_own(kernel: Kernel)
 @pytest.mark.usefixtures("pool")
 @pytest.mark.parametrize("backing", [name for name in BACKINGS if name != "loaded"])
 @pytest.mark.parametrize("n", [1, 5000, 16 * PIECE_CASES])
-def test_it_lies_on_the_pages_that_are_wanted(kernel: Kernel, backing: str, n: int) -> None:
+def test_it_is_on_the_pages_that_are_wanted(kernel: Kernel, backing: str, n: int) -> None:
     if why := why_not(backing, pages_needed=8):
         pytest.skip(why)
     if backing == "hugetlb" and int(FREE.read_text()) < 8:

@@ -28,7 +28,7 @@ pytestmark = [
 
 
 def use(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str = "") -> Path:
-    """Make a script the compiler; it tells its version as the real one does."""
+    """Make a script the compiler; it reports its version as the real one does."""
     script = tmp_path / "cc"
     version = version or f"exec {REAL} --version"
     script.write_text(f'#!/bin/sh\nif [ "$1" = --version ]; then {version}; fi\n{code}\n')

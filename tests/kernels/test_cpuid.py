@@ -27,12 +27,12 @@ def test_registers_and_checksum() -> None:
 @pytest.mark.skipif(not X86, reason="the CPUID instruction is x86's")
 def test_signature_is_that_of_cpuinfo() -> None:
     cpuid.leaves.cache_clear()
-    told = cpuinfo()
+    expected = cpuinfo()
     found = cpuid.signature(known=cpuid.leaves())
-    assert found.vendor == told["vendor_id"]
-    assert found.family == int(told["cpu family"])
-    assert found.model == int(told["model"])
-    assert found.stepping == int(told["stepping"])
+    assert found.vendor == expected["vendor_id"]
+    assert found.family == int(expected["cpu family"])
+    assert found.model == int(expected["model"])
+    assert found.stepping == int(expected["stepping"])
 
 
 @pytest.mark.skipif(not X86, reason="the XGETBV instruction is x86's")

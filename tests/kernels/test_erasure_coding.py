@@ -132,7 +132,7 @@ def test_too_many_losses_are_refused_and_nothing_is_touched(
 
 
 @pytest.mark.arm64
-def test_a_singular_matrix_is_told(kernel: Kernel, method: int) -> None:
+def test_a_singular_matrix_is_reported(kernel: Kernel, method: int) -> None:
     """Two equal rows of parity cannot make up for two blocks of data."""
     blocks = content(4, 10)
     matrix = kernel.ffi.new("unsigned char[]", [1, 2, 1, 2])
@@ -201,7 +201,7 @@ def opened(request: pytest.FixtureRequest) -> tuple[Kernel, int]:
 
 
 @pytest.fixture
-def laid(opened: tuple[Kernel, int]) -> Iterator[Callable[..., tuple[Kernel, list[int]]]]:
+def place(opened: tuple[Kernel, int]) -> Iterator[Callable[..., tuple[Kernel, list[int]]]]:
     """Open and lay blocks; closed at the end."""
     kernel, method = opened
 
@@ -247,12 +247,12 @@ def in_memory(kernel: Kernel, addresses: list[int], size: int) -> Blocks:
     return np.array([np.frombuffer(block, dtype=np.uint8) for block in raw])
 
 
-Laid = Callable[..., tuple[Kernel, list[int]]]
+Place = Callable[..., tuple[Kernel, list[int]]]
 
 
 @pytest.mark.parametrize("step", [0, 64, 272, 1024])
-def test_blocks_begin_where_they_should_and_are_filled_and_coded(laid: Laid, step: int) -> None:
-    kernel, addresses = laid(size=2 * PAGE, step=step)
+def test_blocks_begin_where_they_should_and_are_filled_and_coded(place: Place, step: int) -> None:
+    kernel, addresses = place(size=2 * PAGE, step=step)
     assert [at % PAGE for at in addresses] == [step * i % PAGE for i in range(14)]
     found = sample(kernel)
     blocks = in_memory(kernel, addresses, 2 * PAGE)
@@ -268,8 +268,8 @@ def test_blocks_begin_where_they_should_and_are_filled_and_coded(laid: Laid, ste
 
 
 @pytest.mark.parametrize(("data", "parity"), [(10, 4), (1, 1), (3, 2), (17, 3), (4, 9)])
-def test_what_was_lost_is_decoded(laid: Laid, data: int, parity: int) -> None:
-    kernel, _ = laid(data, parity, step=48)
+def test_what_was_lost_is_decoded(place: Place, data: int, parity: int) -> None:
+    kernel, _ = place(data, parity, step=48)
     sample(kernel)
     before, after = (kernel.ffi.new("uint64_t[]", data + parity) for _ in range(2))
     assert kernel.lib.erasure_checksums(before) == 0
@@ -287,9 +287,9 @@ def test_what_was_lost_is_decoded(laid: Laid, data: int, parity: int) -> None:
 
 
 def test_our_matrix_is_isals_and_jerasures_is_another(
-    laid: Laid, opened: tuple[Kernel, int]
+    place: Place, opened: tuple[Kernel, int]
 ) -> None:
-    kernel, _ = laid()
+    kernel, _ = place()
     name, found = opened[0].build.name, matrix_of(kernel, DATA, PARITY)
     if name == "erasure_jerasure":
         assert found is None or (found[0] == [1] * DATA and [row[0] for row in found] == [1] * 4)
@@ -297,8 +297,8 @@ def test_our_matrix_is_isals_and_jerasures_is_another(
         assert found == reference.cauchy(DATA, PARITY)
 
 
-def test_sample_says_when_where_and_how_much(laid: Laid) -> None:
-    kernel, _ = laid(size=4 * PAGE)
+def test_sample_says_when_where_and_how_much(place: Place) -> None:
+    kernel, _ = place(size=4 * PAGE)
     before_ns = time.monotonic_ns()
     found, slices = encoded(kernel, repeats=3, warm=1)
     check_since(before_ns, slices["timed"][: found.slices])
@@ -310,10 +310,10 @@ def test_sample_says_when_where_and_how_much(laid: Laid) -> None:
 
 @pytest.mark.parametrize("slice_bytes", [1, PAGE, PAGE + 1, 3 * PAGE, 5 * PAGE, 2**64 - 1])
 def test_slices_are_all_of_the_blocks_and_nothing_more(
-    laid: Laid, opened: tuple[Kernel, int], slice_bytes: int
+    place: Place, opened: tuple[Kernel, int], slice_bytes: int
 ) -> None:
     size = 5 * PAGE
-    kernel, addresses = laid(size=size, step=64)
+    kernel, addresses = place(size=size, step=64)
     found, slices = encoded(kernel, 2, slice_bytes)
     sliced = in_memory(kernel, addresses, size)
     each = slices["data_bytes"][: found.slices].reshape(2, -1)
@@ -326,7 +326,7 @@ def test_slices_are_all_of_the_blocks_and_nothing_more(
     if opened[0].build.name != "erasure_jerasure":
         assert each.shape[1] == -(-size // (-(-min(slice_bytes, size) // PAGE) * PAGE))
 
-    laid(size=size, step=64)
+    place(size=size, step=64)
     whole, one = encoded(kernel, 1, size)
     assert (whole.slices, one["data_bytes"].sum()) == (1, DATA * size)
     assert found.parity_checksum == whole.parity_checksum != 0
@@ -334,7 +334,7 @@ def test_slices_are_all_of_the_blocks_and_nothing_more(
 
 
 def test_bad_arguments_of_the_measurement_are_refused(
-    laid: Laid, opened: tuple[Kernel, int]
+    place: Place, opened: tuple[Kernel, int]
 ) -> None:
     kernel, method = opened
     lib, null = kernel.lib, kernel.ffi.NULL
@@ -342,7 +342,7 @@ def test_bad_arguments_of_the_measurement_are_refused(
                   (method, 200, 57, PAGE), (method, 10, 4, 0), (method, 10, 4, PAGE + 64),
                   (method, 10, 4, 2 << 30)):  # fmt: skip
         assert lib.erasure_open(*wrong) == errno.EINVAL
-    laid()
+    place()
     addresses, out = kernel.ffi.new("uint64_t[14]"), kernel.ffi.new("erasure_sample *")
     for offsets in ([8] * 14, [16400] * 14, [2**64 - 16] * 14):
         assert lib.erasure_lay(offsets, 1, addresses) == errno.EINVAL
@@ -360,14 +360,14 @@ def test_bad_arguments_of_the_measurement_are_refused(
     assert lib.erasure_matrix(null) == errno.EINVAL
 
 
-def test_laid_again_and_again_leaks_nothing(laid: Laid) -> None:
+def test_placing_again_and_again_leaks_nothing(place: Place) -> None:
     def mapped() -> int:
         return int(Path("/proc/self/statm").read_text().split()[0]) * PAGE
 
-    laid(size=16 * PAGE)
+    place(size=16 * PAGE)
     before = mapped()
     for seed in range(20):
-        kernel, _ = laid(size=16 * PAGE, seed=seed)
+        kernel, _ = place(size=16 * PAGE, seed=seed)
         sample(kernel)
         assert kernel.lib.erasure_decode([0, 1, 12], 3) == 0
     assert mapped() - before < 2 * 14 * 16 * PAGE

@@ -41,7 +41,7 @@ KERNEL = "memory_chase"
 
 @pytest.fixture(scope="module")
 def array(kernel: Kernel) -> Iterator[Any]:
-    """An array that is laid again and again."""
+    """An array that is placed again and again."""
     made = kernel.ffi.new("chase_array *")
     yield made
     assert kernel.lib.chase_release(made) == 0
@@ -72,7 +72,7 @@ def run(
     return [values(kernel.ffi, one) for one in out]
 
 
-def laid_bytes(kernel: Kernel, array: Any, apart: int = 0) -> list[int]:
+def line_offsets(kernel: Kernel, array: Any, apart: int = 0) -> list[int]:
     """Where the lines lie that follow each other in memory, until one comes again."""
     words = memoryview(
         kernel.ffi.buffer(kernel.ffi.cast("char *", array.begin), array.end - array.begin)
@@ -88,9 +88,9 @@ def laid_bytes(kernel: Kernel, array: Any, apart: int = 0) -> list[int]:
     return found
 
 
-def laid_visits(kernel: Kernel, array: Any) -> list[int]:
+def line_numbers(kernel: Kernel, array: Any) -> list[int]:
     """The numbers of these lines, where they lie side by side."""
-    return [at // array.line_bytes for at in laid_bytes(kernel, array)]
+    return [at // array.line_bytes for at in line_offsets(kernel, array)]
 
 
 def mapped_and_resident() -> tuple[int, ...]:
@@ -130,7 +130,7 @@ def test_every_order_is_the_one_cycle_of_the_reference(
     span = lines * line_bytes + scattered if scattered else 0
     lay(kernel, array, order, lines, line_bytes, seed=seed, span=span)
     assert (array.lines, array.line_bytes) == (lines, line_bytes)
-    found = laid_bytes(kernel, array)
+    found = line_offsets(kernel, array)
     assert found == reference.visits(order, lines, line_bytes, seed, span)
 
 
@@ -149,7 +149,7 @@ def test_spread_lines_are_one_a_page_and_use_the_sets_of_a_cache_alike(
     bytes_ = pages * page_bytes
     answer = kernel.lib.chase_lay(SPREAD, bytes_, 0, page_bytes, SMALL_PAGES, seed, HERE, array)
     assert answer == 0
-    found = laid_bytes(kernel, array, apart=LINE)
+    found = line_offsets(kernel, array, apart=LINE)
     assert found == reference.visits("spread", pages, page_bytes, seed)
     assert sorted(at // page_bytes for at in found) == list(range(pages))
     places = Counter(at // LINE % (PAGE // LINE) for at in found if page_bytes >= PAGE)
@@ -162,10 +162,10 @@ def test_spread_lines_are_one_a_page_and_use_the_sets_of_a_cache_alike(
 def test_pages_of_an_array_lie_scattered_over_a_span(kernel: Kernel, array: Any) -> None:
     lay(kernel, array, "sequential", 64 * 10, span=8 * HUGE)
     assert array.end - array.begin == 8 * HUGE
-    pages = [at // PAGE for at in laid_bytes(kernel, array)]
+    pages = [at // PAGE for at in line_offsets(kernel, array)]
     assert len(set(pages)) == 10
     assert max(pages) - min(pages) > 1024
-    assert [at % PAGE for at in laid_bytes(kernel, array)] == [LINE * k for k in range(64)] * 10
+    assert [at % PAGE for at in line_offsets(kernel, array)] == [LINE * k for k in range(64)] * 10
 
 
 @pytest.mark.parametrize(("order", "block"), [("page", 64), ("window", 64 * 32)])
@@ -174,7 +174,7 @@ def test_page_and_window_order_take_one_block_after_the_other(
     kernel: Kernel, array: Any, order: str, block: int, rest: int
 ) -> None:
     lay(kernel, array, order, 20 * block + rest)
-    found = laid_visits(kernel, array)
+    found = line_numbers(kernel, array)
     blocks = [line // block for line in found]
     changes = sum(before != after for before, after in itertools.pairwise(blocks))
     assert changes == len(set(blocks)) - 1
@@ -187,7 +187,7 @@ def test_lmbench_order_takes_another_page_and_another_place_each_time(
     kernel: Kernel, array: Any
 ) -> None:
     lay(kernel, array, "lmbench", 64 * 100)
-    found = laid_visits(kernel, array)
+    found = line_numbers(kernel, array)
     for lap in range(64):
         pages = [line // 64 for line in found[100 * lap : 100 * lap + 100]]
         assert sorted(pages) == list(range(100))
@@ -241,10 +241,10 @@ def test_slice_says_when_where_and_how_fast_between_two_probes(kernel: Kernel, a
 @pytest.mark.arm64
 def test_cores_asked_for_are_used_and_the_thread_goes_back(kernel: Kernel, array: Any) -> None:
     before = os.sched_getaffinity(0)
-    for laid_on in CPUS:
-        lay(kernel, array, cpu=laid_on)
-        assert array.cpu == laid_on
-        visits = laid_visits(kernel, array)
+    for placed_on in CPUS:
+        lay(kernel, array, cpu=placed_on)
+        assert array.cpu == placed_on
+        visits = line_numbers(kernel, array)
         for loaded_on in CPUS:
             position = visits.index((array.at - array.begin) // LINE)
             (sample,) = run(kernel, array, 1000, cpu=loaded_on)
@@ -309,15 +309,15 @@ def test_core_taken_away_during_the_run_is_seen(kernel: Kernel, array: Any) -> N
         ({"cpu": -2}, errno.EINVAL),
     ],
 )
-def test_wrong_arguments_are_refused_and_what_was_laid_stays(
+def test_wrong_arguments_are_refused_and_what_was_placed_stays(
     kernel: Kernel, array: Any, change: dict[str, int], error: int
 ) -> None:
     lay(kernel, array, "random", 40)
-    visits = laid_visits(kernel, array)
+    visits = line_numbers(kernel, array)
     right = {"order": 0, "bytes": 1024, "span": 0, "line_bytes": LINE, "backing": 1}
     changed = right | {"seed": 1, "cpu": -1} | change
     assert kernel.lib.chase_lay(*changed.values(), array) == ARGUMENT + error
-    assert laid_visits(kernel, array) == visits
+    assert line_numbers(kernel, array) == visits
 
 
 @pytest.mark.arm64
@@ -336,7 +336,7 @@ def test_bad_arguments_of_the_others_are_refused(kernel: Kernel, array: Any) -> 
     assert kernel.lib.chase_page_reach(0, 1, null, null) == refused
 
 
-def test_memory_that_there_is_not_is_told(kernel: Kernel) -> None:
+def test_memory_that_there_is_not_is_reported(kernel: Kernel) -> None:
     empty = kernel.ffi.new("chase_array *")
     most, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (mapped_and_resident()[0] + (1 << 30), hard))
@@ -368,7 +368,7 @@ def test_lines_lie_on_the_pages_asked_for(
     assert all(any(content[page : page + PAGE]) for page in range(0, mapped, PAGE))
 
 
-def test_laid_again_and_again_leaks_nothing(kernel: Kernel) -> None:
+def test_placing_again_and_again_leaks_nothing(kernel: Kernel) -> None:
     array = kernel.ffi.new("chase_array *")
     lay(kernel, array, lines=HUGE // LINE)
     before = mapped_and_resident()

@@ -25,7 +25,7 @@ KERNEL = "perf_counters"
 
 @pytest.fixture
 def counters(kernel: kernels.Kernel) -> Iterator[list[int]]:
-    """Page faults leading, the task clock beside it; off."""
+    """Page faults lead a group, and the task clock is in it; both are off."""
     leader = open_(kernel, config=PAGE_FAULTS, options=OFF | 2)
     opened = [leader, open_(kernel, config=TASK_CLOCK, leader=leader, options=2)]
     yield opened

@@ -107,7 +107,7 @@ def test_functions_look_like_unoptimised_code_and_skip_nothing(kernel: Kernel) -
         (2**40, 65536, "FUNCTIONS \\* FUNCTION_BYTES must be from 64 bytes to 64 MiB"),
     ],
 )
-def test_sizes_that_cannot_be_built_are_told(
+def test_sizes_that_cannot_be_built_are_refused(
     functions: int, function_bytes: int, complaint: str
 ) -> None:
     define = {"FUNCTIONS": functions, "FUNCTION_BYTES": function_bytes}

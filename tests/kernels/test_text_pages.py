@@ -35,7 +35,7 @@ sizes = ffi.new("int64_t[10]")
 lib.code_bounds(sizes)
 first = sizes[2]
 
-gone = 0  # steps since the code was laid: a run goes on where the one before it ended
+gone = 0  # steps since the code was placed: a run resumes where the one before it ended
 
 def lay(pattern, n, backing, seed=1):
     global gone
@@ -176,7 +176,7 @@ def test_pages_of_the_pool_or_none() -> None:
 
 
 @pytest.mark.usefixtures("pool")
-def test_every_backing_follows_every_other_and_only_what_is_laid_stays() -> None:
+def test_every_backing_follows_every_other_and_only_what_is_placed_stays() -> None:
     found = child("""
 text, file = digest(), [str(kernel.build.library)]
 kinds = set()
@@ -204,7 +204,7 @@ print(sorted(kinds)[:2])
     assert found == "[0, 1]\n"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root is told where pages lie in memory")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sees where pages are in memory")
 def test_small_pages_that_are_neighbours_are_no_neighbours_physically() -> None:
     """A core would keep neighbours in one entry of its TLB."""
     child("""
@@ -388,7 +388,7 @@ check(32768)
 # --- running meanwhile -------------------------------------------------------------------------
 
 
-def test_text_is_laid_under_a_running_thread_that_gets_signals() -> None:
+def test_text_is_placed_under_a_running_thread_that_gets_signals() -> None:
     """It ends when enough of each has happened; a crash would be a signal's exit status."""
     child("""
 signals = 0
@@ -403,26 +403,26 @@ backings = itertools.cycle((SMALL, THP, LOADED, SMALL, COLLAPSE, THP))
 signal.signal(signal.SIGALRM, on_alarm)
 signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
 runs = 0
-with meanwhile((one, lay(RANDOM, 32768, one, 11)[0]) for one in backings) as laid:
-    while len(laid) < 60 or runs < 20 or signals < 20:
-        must_lay(RANDOM, 32768, SMALL, 11)  # from the beginning, whoever laid it last
+with meanwhile((one, lay(RANDOM, 32768, one, 11)[0]) for one in backings) as answers:
+    while len(answers) < 60 or runs < 20 or signals < 20:
+        must_lay(RANDOM, 32768, SMALL, 11)  # from the beginning, whoever placed it last
         assert run(steps).checksum == expected
         runs += 1
 signal.setitimer(signal.ITIMER_REAL, 0)
-failures = {(backing, answer) for backing, answer in laid if answer}
+failures = {(backing, answer) for backing, answer in answers if answer}
 assert failures <= {(COLLAPSE, 4 * 65536 + errno.EINVAL)}, failures
 """)
 
 
-def test_ring_is_not_laid_anew_while_it_runs() -> None:
+def test_ring_is_not_placed_anew_while_it_runs() -> None:
     """Another ring, of other jumps, waits until the one that runs has ended."""
     child("""
 n = 300
 must_lay(CHASE, n, SMALL, 1)
 runs = 0
 rings = (must_lay(CHASE, n, (SMALL, THP)[seed % 2], seed) for seed in itertools.count())
-with meanwhile(rings) as laid:
-    while len(laid) < 50 or runs < 50:
+with meanwhile(rings) as placed:
+    while len(placed) < 50 or runs < 50:
         assert run(1000 * n).checksum == 1000
         runs += 1
 """)

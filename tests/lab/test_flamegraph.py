@@ -17,7 +17,7 @@ STACKS = {"main;f;g": 5, "main;h": 3, "main": 2}
 
 
 def drawn(data: dict[str, Any]) -> dict[str, tuple[int, int, int]]:
-    """Path to start, total and self of every frame that was laid out."""
+    """Path to start, total and self of every frame of the layout."""
     paths = {}
     above: list[str] = []
     for name, depth, *numbers in zip(

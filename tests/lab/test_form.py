@@ -257,7 +257,7 @@ def test_the_call_and_the_command_make_the_same_run(
     assert kv.params(assignments(given_words), preset) == params
 
 
-def test_interrupted_runs_are_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_runs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
     name = new_id("machine")
     run_files.runs_dir().mkdir()

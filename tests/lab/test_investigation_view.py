@@ -107,10 +107,10 @@ def test_a_step_is_taken_and_says_what_was_found(
     assert run.experiment == "kv_per_core"
     assert run.findings
     assert asked[0][0] == "symptom"
-    told = " ".join(capsys.readouterr().out.split())
-    assert told.startswith("symptom: The same simulated events")
-    assert inv.findings("symptom").summary()[0] in told
-    assert "so far: " in told
+    output = " ".join(capsys.readouterr().out.split())
+    assert output.startswith("symptom: The same simulated events")
+    assert inv.findings("symptom").summary()[0] in output
+    assert "so far: " in output
     assert inv.next.step is not None
     assert inv.next.step.name != "symptom"
 
@@ -262,7 +262,7 @@ def test_every_mark_of_a_conclusion_has_a_word(inv: InvestigationView) -> None:
         assert f"{marks[one.mark]} {one.plain}" in said
 
 
-def test_the_report_lies_beside_the_runs(inv: InvestigationView) -> None:
+def test_the_report_is_next_to_the_runs(inv: InvestigationView) -> None:
     inv.skip("nothing is needed")
     path = inv.report()
     assert path == (inv.folder / "report.html").absolute()

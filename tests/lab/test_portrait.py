@@ -1,4 +1,4 @@
-"""The machine's portrait: what it shows, and that every word lies within it."""
+"""The machine's portrait: what it shows, and that every word is within it."""
 
 from __future__ import annotations
 

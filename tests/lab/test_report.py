@@ -33,7 +33,7 @@ def test_the_report_is_one_file_with_everything_in_it(tmp_path: Path) -> None:
     runs = stored("kv_per_core", "machine", "random_calls")
     runs[0].provenance["problems"] = ["cpu1: FIFO priority <denied>"]
     path = tmp_path / "reports" / "report.html"
-    told = write_report(runs, path)
+    said = write_report(runs, path)
     text = path.read_text()
     page = Page(text)
     assert page.all("href") == []
@@ -42,7 +42,7 @@ def test_the_report_is_one_file_with_everything_in_it(tmp_path: Path) -> None:
     assert len(images) == figures
     assert all(image.startswith("data:image/png;base64,") for image in images)
     assert not re.search("https?:", re.sub(r"base64,[^\"]*", "", text))
-    assert len(told.splitlines()) >= 3
+    assert len(said.splitlines()) >= 3
     for run in runs:
         assert experiments.get(run.experiment).question in text.replace("&#39;", "'")
         assert run.id in text
@@ -62,8 +62,8 @@ def test_anomalies_of_several_runs_are_corrected_together(
         monkeypatch.setattr(experiments.get(run.experiment), "analyse", lambda _run: marginal)
     path = tmp_path / "report.html"
     assert "Cpu7 is slower" in write_report(runs[:1], path).replace("cpu7", "Cpu7")
-    told = write_report(runs, path)
-    assert "It is not decided whether cpu7" in told
+    said = write_report(runs, path)
+    assert "It is not decided whether cpu7" in said
     assert "does not survive the correction over all 6 anomaly claims" in path.read_text()
 
 

@@ -49,7 +49,7 @@ def test_estimates_without_any_interval_are_one_sentence() -> None:
     assert statements(once)[0].verdict == "inconclusive"
 
 
-def test_the_undecided_are_told_with_their_estimates() -> None:
+def test_the_undecided_are_reported_with_their_estimates() -> None:
     assert summary([slower(0, "inconclusive", 0.8)]) == [
         "It is not decided whether cpu0 is more than 1 % slower than the others: 0.80 % ± 0.40."
     ]
@@ -63,10 +63,10 @@ def test_the_undecided_are_told_with_their_estimates() -> None:
 def test_a_hundred_cores_stay_a_few_sentences() -> None:
     found = [slower(cpu, "supported", 5.0 + cpu) for cpu in range(50)]
     found += [slower(cpu, "inconclusive", 1.0) for cpu in range(50, 100)]
-    told = summary(found)
-    assert told[0].startswith("cpu49 is slower than the others: 54")
-    assert len(told) == 14
-    assert told[6].startswith("The same, less strongly: cpu43, cpu42")
+    sentences = summary(found)
+    assert sentences[0].startswith("cpu49 is slower than the others: 54")
+    assert len(sentences) == 14
+    assert sentences[6].startswith("The same, less strongly: cpu43, cpu42")
 
 
 def test_hypotheses_about_one_thing_are_one_sentence() -> None:

@@ -33,7 +33,7 @@ def test_the_fingerprint_outlives_what_changes_from_day_to_day(tmp_path: Path) -
     assert describe(tmp_path)["fingerprint"] == before
 
 
-def test_the_fingerprint_tells_machines_apart(tmp_path: Path) -> None:
+def test_the_fingerprint_distinguishes_machines(tmp_path: Path) -> None:
     builders = (trees.haswell_ep, trees.epyc, trees.kvm_guest, trees.container)
     found = {describe(build(tmp_path / build.__name__))["fingerprint"] for build in builders}
     assert len(found) == len(builders)

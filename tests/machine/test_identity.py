@@ -1,4 +1,4 @@
-"""Machines of one make are told apart, and what is recorded of one says nothing about it."""
+"""Machines of one make are distinguished, and what is recorded of one says nothing about it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_another_machine_is_refused_and_both_are_named(changed: dict[str, Any], 
         check_same_machine(HERE, {**HERE, **changed}, "run r")
 
 
-def test_what_an_earlier_perflib_began_is_told_by_its_make() -> None:
+def test_what_an_earlier_perflib_began_is_known_by_its_make() -> None:
     old = {"hostname": "node17", "fingerprint": "a" * 16}
     check_same_machine(old, {**HERE, "hostname": "node18"}, "run r")
     with pytest.raises(UserError, match="make aaaaaaaa"):

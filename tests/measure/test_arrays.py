@@ -1,4 +1,4 @@
-"""Arrays in a worker: laid, verified, loaded, and gone with it."""
+"""Arrays in a worker: placed, verified, loaded, and gone with it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def arrays() -> Iterator[Arrays]:
         yield made
 
 
-def test_an_array_is_laid_on_a_core_and_loaded_from_another(arrays: Arrays) -> None:
+def test_an_array_is_placed_on_a_core_and_loaded_from_another(arrays: Arrays) -> None:
     assert arrays.place("a", order="random", bytes_=64 * KIB, cpu=CPUS[0]) == ""
     samples, why = arrays.run("a", CPUS[-1], 0, 500, 3)
     assert why == ""

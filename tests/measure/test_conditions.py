@@ -171,7 +171,7 @@ def test_environment_size_is_exact(
     assert violated(requested, seen) == []
 
 
-def test_preload_of_something_that_is_no_library_is_unmet(tmp_path: Path) -> None:
+def test_preload_of_something_that_is_no_library_is_violated(tmp_path: Path) -> None:
     text = tmp_path / "text.so"
     text.write_text("no library")
     requested = Conditions(preload=(str(text),))

@@ -76,7 +76,7 @@ def take(
 
 
 def test_order_of_old_runs_must_not_change() -> None:
-    """A run that was begun with an older version goes on with this one."""
+    """This version resumes a run that an older one began."""
     assert [round_order(1, n, 5) for n in range(3)] == [
         [3, 4, 0, 1, 2],
         [3, 0, 2, 4, 1],

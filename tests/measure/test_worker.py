@@ -152,7 +152,7 @@ def test_wrong_calls_are_errors_that_cost_no_process(worker: Worker) -> None:
 
 @dataclass
 class Counting:
-    """What a worker serves instead of a kernel: it adds up, and fails as it is told."""
+    """What a worker serves instead of a kernel: it adds up, and fails when it is asked to."""
 
     sum: int
 
@@ -162,7 +162,7 @@ class Counting:
         return {"sum": self.sum}
 
     def fail(self) -> None:
-        msg = "as it was told"
+        msg = "as it was asked"
         raise LookupError(msg)
 
     def leave(self) -> None:
@@ -352,7 +352,7 @@ def test_worker_imports_next_to_nothing() -> None:
 # --- quotas --------------------------------------------------------------------------------------
 
 
-def test_kernels_are_told_where_a_quota_in_force_keeps_its_account(tmp_path: Path) -> None:
+def test_kernels_learn_where_a_quota_in_force_keeps_its_account(tmp_path: Path) -> None:
     trees.container(tmp_path)
     where = {"PERFLIB_CPU_STAT": str(tmp_path / "sys/fs/cgroup/cpu.stat")}
     assert process_module._cpu_stat(tmp_path) == where

@@ -59,7 +59,7 @@ def test_what_is_none_is_refused(expression: str) -> None:
 # --- none hangs -----------------------------------------------------------------------------------
 
 
-def test_a_search_ends_and_tells_why() -> None:
+def test_a_search_ends_and_says_why() -> None:
     with pytest.raises(UserError) as caught:
         Expression(SLOW, "threads").search(LONG)
     assert str(caught.value).startswith(

@@ -97,7 +97,7 @@ def test_half_of_it_is_undecided() -> None:
     assert least.claim == f"more than 30 % of {WHAT} comes from iTLB misses"
 
 
-def test_more_than_all_of_it_is_told() -> None:
+def test_more_than_all_of_it_is_reported() -> None:
     finding = judged(EXTRA, 1.5 * EXTRA + NOISE)
     assert finding.verdict == "supported"
     assert [one.code for one in finding.reasons] == ["share", "more_than_all"]

@@ -36,7 +36,7 @@ def test_what_is_new_is_missed() -> None:
     ]
 
 
-def test_keys_of_the_list_are_told_from_those_of_a_run() -> None:
+def test_keys_of_the_list_are_distinguished_from_those_of_a_run() -> None:
     assert is_fixed(("machine", "hostname"))
     assert is_fixed(("machine",))
     assert is_fixed(("tasks", "3", "name"))

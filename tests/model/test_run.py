@@ -1,4 +1,4 @@
-"""Identifiers of runs: none twice, sorted by time, told apart by host, read from old files too."""
+"""Identifiers of runs: none twice, sorted by time, different by host, read from old files too."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Boot guests with two and with four NUMA nodes, and run the tests of ``inside`` in them.
 
 ``make test-numa`` calls this; an ordinary run of all tests does not collect it. Latencies from such
-a guest mean nothing: what is looked at is where memory lies, and the shape and labels of matrices.
+a guest mean nothing: what is looked at is where memory is, and the shape and labels of matrices.
 """
 
 from __future__ import annotations

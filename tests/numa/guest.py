@@ -135,7 +135,7 @@ def pytest_inside(python: str, inside: Path, top: Path = TOP) -> tuple[list[str]
 
 
 def _dispatched() -> list[str]:
-    """What numpy has code for beside its baseline, whether or not this processor has it.
+    """What numpy has code for besides its baseline, whether or not this processor has it.
 
     numpy leaves out a list that is empty.
     """

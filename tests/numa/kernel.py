@@ -70,7 +70,7 @@ def find_kernel(
     Parameters
     ----------
     boot
-        Where installed kernels lie; their modules are in ``lib/modules`` beside it.
+        Where installed kernels lie; their modules are in ``lib/modules`` next to it.
     cache
         Where a downloaded one is kept.
     processor

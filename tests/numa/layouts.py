@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-MARK = "perflib.guest="  # on the kernel's command line: tells a test inside which guest it is in
+MARK = "perflib.guest="  # on the kernel's command line: by it a test inside knows its guest
 
 
 @dataclass(frozen=True)

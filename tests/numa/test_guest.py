@@ -46,7 +46,7 @@ def test_the_tests_inside_refuse_any_other_machine(target: str, file: str) -> No
 # --- what it answers -----------------------------------------------------------------------------
 
 
-def test_a_guest_that_panics_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_guest_that_panics_is_reported_with_its_last_words(tmp_path: Path) -> None:
     with pytest.raises(GuestError, match="nothing at all: the kernel has not started"):
         read_answer(tmp_path)
     (tmp_path / "console").write_text("\n".join([*"abc" * 40, "Kernel panic - not syncing\r\n"]))

@@ -62,7 +62,7 @@ SOLENOID_SAG = 2.7e-6
 
 @dataclass
 class Volume:
-    """What lies in a closed cylinder and not in the one before it."""
+    """What is in a closed cylinder and not in the one before it."""
 
     radius: float
     half_length: float
@@ -71,7 +71,7 @@ class Volume:
     sag: float = 0.0
 
     def inside(self, x: list[float]) -> bool:
-        """Whether a point lies in the cylinder."""
+        """Whether a point is in the cylinder."""
         return (
             x[0] * x[0] + x[1] * x[1] < self.radius * self.radius and abs(x[2]) < self.half_length
         )

@@ -265,7 +265,7 @@ def interact(p: Particle, m: Medium, cross: list[float]) -> bool:
 
 
 def step(p: Particle) -> bool:
-    """One step; whether the particle goes on."""
+    """One step; whether the particle continues."""
     shells = volumes()
     v = shells[p.volume]
     m = v.medium

@@ -1,4 +1,4 @@
-"""What ``kernels_c/memory_load.c`` leaves in memory: STREAM's kernels, and those beside them."""
+"""What ``kernels_c/memory_load.c`` leaves in memory: STREAM's kernels, and others."""
 
 from __future__ import annotations
 

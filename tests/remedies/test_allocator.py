@@ -161,7 +161,7 @@ def test_other_threads_have_it_where_they_are_given_it() -> None:
 
 
 def fresh_context() -> dict[str, Any]:
-    """From Python 3.14 on a thread may be told its context."""
+    """From Python 3.14 on a thread may be given its context."""
     return {"context": contextvars.Context()} if sys.version_info >= (3, 14) else {}
 
 
@@ -231,7 +231,7 @@ class Handler(ctypes.Structure):
 
 
 class Inner:
-    """A handler that ours stands before: it notes what it is asked, and aligns as it is told."""
+    """A handler that ours stands before: it notes what it is asked, and aligns by ``align``."""
 
     def __init__(self, align: int) -> None:
         self._align = align
@@ -336,7 +336,7 @@ KEPT: list[Any] = []  # numpy wants a handler to live as long as the process
 
 
 class Numbers:
-    """A table of numpy's whose first entries answer as they are told."""
+    """A table of numpy's whose first entries are given."""
 
     def __init__(self, abi: int, features: int) -> None:
         kind = ctypes.CFUNCTYPE(ctypes.c_uint)

@@ -1,4 +1,4 @@
-"""Probes by simulated distributions: what is told is true, and where nothing is known none is.
+"""Probes by simulated distributions: reports are true, and what is unknown is not reported.
 
 The simulation is not the analysis's model: the sibling comes and goes, its costs are smeared, the
 clock of the probe has steps of 10 ns, and interrupts lengthen any probe.
@@ -86,13 +86,13 @@ def simulated(core: Core, seed: int) -> tuple[Probes, NDArray[np.bool_], NDArray
     return Probes(ports[:-1].copy(), ports[1:].copy(), *chains), alone, ~slow[1:] & ~slow[:-1]
 
 
-def told(cores: Sequence[Core], seed: int = 1) -> list[Calibration]:
+def calibrations(cores: Sequence[Core], seed: int = 1) -> list[Calibration]:
     probes = {cpu: simulated(core, 97 * seed + cpu)[0] for cpu, core in enumerate(cores)}
     return list(calibrate(probes).values())
 
 
 def only(core: Core, seed: int = 1) -> str:
-    return told([core], seed)[0].status
+    return calibrations([core], seed)[0].status
 
 
 with_and_without_chains = pytest.mark.parametrize("chains", [True, False])
@@ -145,7 +145,7 @@ def test_with_a_sibling_under_control_nobody_has_to_come_by(
 
 
 @with_and_without_chains
-def test_a_sibling_that_always_works_is_told_from_a_core_that_is_alone(chains: bool) -> None:
+def test_a_sibling_that_always_works_is_not_taken_for_a_core_alone(chains: bool) -> None:
     status = "no first state" if chains else "no second state"  # it may be a lower clock
     for seed in SEEDS:
         probes, _, _ = simulated(Core(busy=1.0, sibling="even", chains=chains), seed)
@@ -207,20 +207,20 @@ def test_an_even_sibling_that_always_works_on_all_cores_is_not_taken_for_none(
 ) -> None:
     """Neither interrupts nor steps of the clock make its state one of two.
 
-    (Without chains, steps of the clock do: they cannot be told from a sibling.)
+    (Without chains, steps of the clock do: they cannot be distinguished from a sibling.)
     """
     if slow and not chains:
         return
     core = Core(1.0, "even", slow=slow, interrupts=interrupts, chains=chains)
     for seed in SEEDS:
-        assert {one.status for one in told([core] * cores, seed)} == {"no second state"}
+        assert {one.status for one in calibrations([core] * cores, seed)} == {"no second state"}
 
 
 @with_and_without_chains
 def test_a_core_without_company_learns_from_another(chains: bool) -> None:
     cores = [Core(chains=chains), Core(0.5, chains=chains), Core(1.0, chains=chains)]
     for seed in SEEDS:
-        found = [one.status for one in told(cores, seed)]
+        found = [one.status for one in calibrations(cores, seed)]
         assert found == ["calibrated", "calibrated", "no first state"]
 
 
@@ -231,7 +231,7 @@ def test_few_probes(samples: int, chains: bool) -> None:
     assert only(Core(0.5, samples=samples, chains=chains)) == expected
 
 
-def test_with_a_hundred_samples_something_is_told_or_nothing_but_no_wrong() -> None:
+def test_a_hundred_samples_are_classified_rightly_or_not_at_all() -> None:
     for seed in range(30):
         for busy in (0.3, 0.9, 1.0):
             probes, alone, _ = simulated(Core(busy, samples=100), seed)
@@ -281,11 +281,11 @@ def test_without_chains_a_lower_clock_passes_for_a_sibling(busy: float, slow: fl
         assert not (found == STATES.index("lower clock")).any()
 
 
-def test_a_core_at_a_lower_clock_is_told_too() -> None:
+def test_a_core_at_a_lower_clock_is_calibrated_too() -> None:
     for chains in (True, False):
         cores = [Core(0.4, chains=chains), Core(0.4, slow=1.0, clock=1.15, chains=chains)]
         for seed in SEEDS:
-            fast, slow = told(cores, seed)
+            fast, slow = calibrations(cores, seed)
             assert (fast.status, slow.status) == ("calibrated", "calibrated")
             assert slow.alone_ns / fast.alone_ns == pytest.approx(1.15, rel=0.005)
 
@@ -293,7 +293,7 @@ def test_a_core_at_a_lower_clock_is_told_too() -> None:
 # --- what is missing, or odd ----------------------------------------------------------------------
 
 
-def test_samples_without_a_probe_cannot_be_told() -> None:
+def test_samples_without_a_probe_are_unclassified() -> None:
     probes, alone, _ = simulated(Core(0.5), 1)
     assert probes.chain_before is not None
     probes.before[::3] = np.nan
@@ -346,7 +346,7 @@ def rows(cores: Sequence[Core]) -> pd.DataFrame:
 
 
 @with_and_without_chains
-def test_a_table_is_told_in_the_order_of_its_rows(chains: bool) -> None:
+def test_a_table_is_classified_in_the_order_of_its_rows(chains: bool) -> None:
     table = rows([Core(0.5, chains=chains), Core(0.2, chains=chains), Core(1.0, chains=chains)])
     found = classify(table)
     assert found is not None
@@ -357,7 +357,7 @@ def test_a_table_is_told_in_the_order_of_its_rows(chains: bool) -> None:
 
 
 @pytest.mark.parametrize("core", [Core(), Core(1.0, "even"), Core(1.0), Core(slow=0.5)])
-def test_where_nothing_is_told_nothing_is_conditioned(core: Core) -> None:
+def test_where_nothing_is_calibrated_nothing_is_conditioned(core: Core) -> None:
     found = classify(rows([core, core]))
     assert found is not None
     assert not found.any_calibrated

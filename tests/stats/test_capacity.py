@@ -57,7 +57,7 @@ def test_a_curve_without_an_end_has_no_capacity(values: Floats) -> None:
 
 
 def test_intervals_cover_the_truth() -> None:
-    """Half of the cells are missing, as where a core is seldom seen in one state."""
+    """Half of the cells are missing, as where a core is rarely seen in one state."""
     covered, widths = 0, []
     for seed in range(40):
         found, whole, left = shrinkage(

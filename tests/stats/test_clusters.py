@@ -257,7 +257,7 @@ def test_nothing_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cells", "told"),
+    ("cells", "message"),
     [
         (np.ones((2, 3)), "core, core"),
         (np.ones(3), "core, core"),
@@ -265,6 +265,6 @@ def test_nothing_known() -> None:
         (np.full((2, 2), np.inf), "positive"),
     ],
 )
-def test_wrong_matrices_are_refused(cells: Floats, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_wrong_matrices_are_refused(cells: Floats, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         find_groups(cells)

@@ -237,7 +237,7 @@ def test_pause_of_a_resumed_run_is_nobody_s_time() -> None:
     )
 
 
-def test_stretches_are_the_thirds_of_the_run() -> None:
+def test_segments_are_the_thirds_of_the_run() -> None:
     log_time, start_s = measured(5, slow=0.05, noise=0.003)
     log_time[200:, 0] += 0.02
     comparison = compare_cores(log_time, start_s)

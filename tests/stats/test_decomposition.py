@@ -61,8 +61,8 @@ def test_an_item_seen_mostly_on_the_slow_core_is_not_taken_for_a_costly_one() ->
 
 
 @pytest.mark.parametrize("known_batch", [None, 2])
-def test_a_core_whose_clock_is_seldom_known_is_not_slower_for_it(known_batch: int | None) -> None:
-    """Both run at the same clock; of one the probes found a step alone that it seldom reaches."""
+def test_a_core_whose_clock_is_rarely_known_is_not_slower_for_it(known_batch: int | None) -> None:
+    """Both run at the same clock; of one the probes found a step alone that it rarely reaches."""
     made = rows()
     step = 0.05 + 0.02 * np.sin(made.batch)  # both cores, batch by batch
     cpu = made.cpu_ns * np.exp(step)

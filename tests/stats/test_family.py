@@ -76,13 +76,13 @@ def test_a_family_of_one_of_none_and_of_what_cannot_be_counted() -> None:
     assert found == pytest.approx([0.04, np.nan, 1.0, 0.4], nan_ok=True)
 
 
-@pytest.mark.parametrize("lies", [0.0, -1.0, -5.0])
+@pytest.mark.parametrize("truth", [0.0, -1.0, -5.0])
 @pytest.mark.parametrize("count", [20, 140])
-def test_where_no_claim_holds_one_family_in_twenty_has_any(lies: float, count: int) -> None:
-    """``lies``: the truth beside the threshold, in standard errors; 0 is the worst case."""
+def test_where_no_claim_holds_one_family_in_twenty_has_any(truth: float, count: int) -> None:
+    """``truth``: its distance from the threshold, in standard errors; 0 is the worst case."""
     rng = np.random.default_rng(3)
     families = 2000
-    p = distributions.t.sf(rng.normal(lies, 1, (families, count)), math.inf)
+    p = distributions.t.sf(rng.normal(truth, 1, (families, count)), math.inf)
     false = sum((family_p(one) < 0.05).any() for one in p)
     assert false <= distributions.binom.ppf(0.999, families, 0.05)
 

@@ -1,4 +1,4 @@
-"""Disturbed or slow: told apart turn by turn."""
+"""Disturbed or slow: distinguished turn by turn."""
 
 from __future__ import annotations
 

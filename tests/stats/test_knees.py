@@ -169,7 +169,7 @@ def test_interval_is_not_the_whole_range_where_the_knee_is_plain() -> None:
 
 @pytest.mark.parametrize("blur", [0.05, 0.08])
 def test_step_blurred_to_both_sides_is_one_knee(blur: float) -> None:
-    """Where it *begins* to rise lies a little below its middle."""
+    """Where it *begins* to rise is a little below its middle."""
     sizes = np.geomspace(128 * KIB, 8 * MIB, 24)
     curve = Curve(knees=((MIB, 1.0),), form="both sides", blur=blur)
     generator = np.random.default_rng(4)
@@ -215,7 +215,7 @@ def test_two_knees_are_found(curve: Curve) -> None:
 # --- what it is given --------------------------------------------------------------------------
 
 
-def test_excess_is_told_for_each_size() -> None:
+def test_excess_is_reported_for_each_size() -> None:
     values = Curve(knees=((MIB, 0.5),), shift=0).data(np.random.default_rng(8))
     values[:, 3] = np.nan
     seen = find_knees(SIZES, values, "cyclic")
@@ -275,7 +275,7 @@ def test_four_batches_are_too_few_for_any_knee_and_no_noise_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "columns", "shape", "told"),
+    ("sizes", "columns", "shape", "message"),
     [
         ([1.0, 3.0, 2.0], 3, "random", "ascend"),
         ([1.0, 2.0, 2.0], 3, "random", "ascend"),
@@ -286,9 +286,9 @@ def test_four_batches_are_too_few_for_any_knee_and_no_noise_is_none() -> None:
     ],
 )
 def test_wrong_arguments_are_refused(
-    sizes: list[float], columns: int, shape: Literal["random", "cyclic"], told: str
+    sizes: list[float], columns: int, shape: Literal["random", "cyclic"], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         find_knees(sizes, np.zeros((8, columns)), shape)
 
 

@@ -171,7 +171,7 @@ def test_too_little_gives_no_level() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "columns", "told"),
+    ("sizes", "columns", "message"),
     [
         ([1.0, 3.0, 2.0], 3, "ascend"),
         ([0.0, 1.0, 2.0], 3, "positive"),
@@ -179,8 +179,8 @@ def test_too_little_gives_no_level() -> None:
         ([1.0, 2.0, 3.0], 4, "3 sizes"),
     ],
 )
-def test_wrong_arguments_are_refused(sizes: list[float], columns: int, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_wrong_arguments_are_refused(sizes: list[float], columns: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         find_levels(sizes, np.zeros((8, columns)))
 
 

@@ -47,7 +47,7 @@ def find_step(time_s: Floats, values: Floats, resamples: int = 499) -> StepChang
 
 
 def is_shown(found: StepChange | None) -> bool:
-    """Whether the step would be reported: seldom by chance, and more than the threshold."""
+    """Whether the step would be reported: rarely by chance, and more than the threshold."""
     assert found is not None
     return found.p <= 0.01 and (found.size.low > THRESHOLD or found.size.high < -THRESHOLD)
 

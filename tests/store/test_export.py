@@ -40,7 +40,7 @@ SENTENCE = (
 
 
 def planted(experiment: str, end: str = "7k2m9qx4tb", host: str = HOST) -> Run:
-    """A measured run in which every text tells whose it is."""
+    """A measured run in which every text shows whose it is."""
     measured = run_files.load(RUNS / f"{experiment}.parquet")
     provenance = change_texts(measured.provenance, lambda text: text + SENTENCE)
     provenance["machine"] |= {"hostname": host, "machine_id": MACHINE_ID, "boot_id": MACHINE_ID}
@@ -136,7 +136,7 @@ def test_an_anonymous_run_says_what_the_run_says(name: str) -> None:
     assert nobody == said
 
 
-def test_machines_of_one_export_are_told_apart(tmp_path: Path) -> None:
+def test_machines_of_one_export_are_distinguished(tmp_path: Path) -> None:
     runs = [
         planted("machine", f"{n}aaaaaaaaa", host) for n, host in enumerate([HOST, HOST, "node2"])
     ]
@@ -149,7 +149,7 @@ def test_machines_of_one_export_are_told_apart(tmp_path: Path) -> None:
     assert [file.name.split("-")[3] for file in files] == ["host1", "host1", "host2"]
 
 
-def test_copies_of_one_image_are_told_apart_by_their_machine_id() -> None:
+def test_copies_of_one_image_are_distinguished_by_their_machine_id() -> None:
     nobody, first = Anonymous(), planted("machine")
     second = planted("machine")
     second.provenance["machine"]["machine_id"] = "ab" * 16

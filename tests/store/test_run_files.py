@@ -159,9 +159,10 @@ def test_file_of_a_newer_perflib_says_so() -> None:
     newer = run(rows=3)
     newer.schema = SCHEMA + 1
     path = run_files.save(newer)
-    with pytest.raises(UserError, match=f"written by a newer perflib .schema {SCHEMA + 1}") as told:
+    message = f"written by a newer perflib .schema {SCHEMA + 1}"
+    with pytest.raises(UserError, match=message) as error:
         run_files.load(path)
-    assert "upgrade perflib" in str(told.value)
+    assert "upgrade perflib" in str(error.value)
 
 
 # --- damage ------------------------------------------------------------------------------------
@@ -178,11 +179,11 @@ def test_cut_off_file_is_listed_as_damaged_and_says_so(kept: float) -> None:
         ("test-20260102-030405-ab12", "damaged"),
         ("test-20260102-030406-cd34", "saved"),
     ]
-    with pytest.raises(MeasurementError, match="cannot be read, it may be cut off") as told:
+    with pytest.raises(MeasurementError, match="cannot be read, it may be cut off") as error:
         run_files.load("test-20260102-030405-ab12")
-    assert str(path) in str(told.value)
-    assert "/proc/self" not in str(told.value)
-    assert "perflib run --resume" in str(told.value)
+    assert str(path) in str(error.value)
+    assert "/proc/self" not in str(error.value)
+    assert "perflib run --resume" in str(error.value)
     assert run_files.query("SELECT DISTINCT run FROM samples")["run"].tolist() == [
         "test-20260102-030406-cd34"
     ]
@@ -222,9 +223,9 @@ def test_parquet_of_somebody_else_is_no_run(home: Path) -> None:
 
 def test_full_disk_leaves_nothing_half_saved_and_keeps_what_was_before(tmp_path: Path) -> None:
     path = tmp_path / "runs" / "x.parquet"
-    with files_no_larger_than(20_000), pytest.raises(MeasurementError) as told:
+    with files_no_larger_than(20_000), pytest.raises(MeasurementError) as error:
         run_files.save(run(), path)
-    assert f"run {run().id} cannot be saved to {path}" in str(told.value)
+    assert f"run {run().id} cannot be saved to {path}" in str(error.value)
     assert list(path.parent.iterdir()) == []
     run_files.save(run(rows=3), path)
     before = path.read_bytes()
@@ -307,9 +308,9 @@ def test_table_that_cannot_be_read_says_why(tmp_path: Path) -> None:
             run_files.read_table(tmp_path / name)
     cut = tmp_path / "cut.parquet"
     cut.write_bytes(run_files.save(run(rows=3)).read_bytes()[:200])
-    with pytest.raises(UserError, match=r"cut\.parquet cannot be read as parquet") as told:
+    with pytest.raises(UserError, match=r"cut\.parquet cannot be read as parquet") as error:
         run_files.read_table(cut)
-    assert "/proc/self" not in str(told.value)
+    assert "/proc/self" not in str(error.value)
 
 
 def test_nothing_is_written_into_the_current_folder(

@@ -60,7 +60,7 @@ def perflib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., En
                     main()
                 except SystemExit as ended:
                     status = ended.code if isinstance(ended.code, int) else 0
-                except BaseException:  # noqa: BLE001 (this child must not go on as a test)
+                except BaseException:  # noqa: BLE001 (this child must not continue as a test)
                     traceback.print_exc()
                 finally:
                     sys.stdout.flush()

@@ -114,7 +114,7 @@ def only_timed(what: str) -> str:
     return edited("aliased_buffers", (body, f"{body}\n  if ({timed}) {{ {what} }}"))
 
 
-def test_code_that_fails_only_while_it_is_timed_is_told() -> None:
+def test_code_that_fails_only_while_it_is_timed_is_reported() -> None:
     crashes = only_timed("abort();")
     with pytest.raises(CodeError, match=r"while it is timed: it crashes \(SIGABRT"):
         short("aliased_buffers", crashes)

@@ -25,14 +25,14 @@ def autocorrelated(draw: np.random.Generator, count: int, memory: float) -> Floa
 
 
 def skewed(draw: np.random.Generator, count: int) -> Floats:
-    """What luck with memory does to a process: mostly little, seldom much."""
+    """Process-to-process variation by the place of memory: mostly small, rarely large."""
     return draw.lognormal(0.0, 1.0, count)
 
 
 def ratios(draw: np.random.Generator, truth: float, noise: float, *, batches: int = 10) -> Floats:
-    luck = skewed(draw, batches) - skewed(draw, batches)  # of either version's memory
+    variation = skewed(draw, batches) - skewed(draw, batches)  # of either version's memory
     wander = autocorrelated(draw, batches, 0.5)
-    return np.asarray(truth + noise * (0.3 * luck + 0.5 * wander), dtype=np.float64)
+    return np.asarray(truth + noise * (0.3 * variation + 0.5 * wander), dtype=np.float64)
 
 
 @pytest.mark.parametrize("noise", [0.002, 0.02, 0.2])
@@ -84,7 +84,7 @@ def samples(
     """Both versions on a core whose speed drifts, and that has company for a share of the time.
 
     Company makes a faster version slower by another factor, as it does: only what is timed alone
-    tells what the code itself does.
+    shows what the code itself does.
     """
     shape = batches, rounds, 2, slices
     batch, round_, version, _ = (grid.ravel() for grid in np.indices(shape))
@@ -92,11 +92,12 @@ def samples(
     drift = np.repeat(0.3 * autocorrelated(draw, batches * rounds, 0.9), 2 * slices)
     state = np.repeat(autocorrelated(draw, batches * rounds * 2, 0.8), slices)
     busy = state < (np.quantile(state, company) if company else -math.inf)
-    luck = 0.01 * skewed(draw, batches * 2).reshape(batches, 2)[batch, version]
+    variation = 0.01 * skewed(draw, batches * 2).reshape(batches, 2)[batch, version]
     tail = 0.01 * draw.exponential(1.0, count)
     other = math.log(2.4 if faster else 1.6)
     slower = np.where(busy, np.where(version == YOURS, other, math.log(1.6)), 0.0)
-    log_time = math.log(4e5) + drift + luck + tail + slower + np.where(version == YOURS, -faster, 0)
+    log_time = math.log(4e5) + drift + variation + tail + slower
+    log_time += np.where(version == YOURS, -faster, 0)
     time_ns = np.exp(log_time)
     delayed = draw.random(count) < delays
     probe = np.where(busy, 6500.0, 4000.0) * draw.normal(1, 0.002, count)

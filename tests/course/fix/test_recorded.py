@@ -68,7 +68,7 @@ def test_what_a_comparison_saves_is_compared_with_a_prediction() -> None:
     assert "no interval" in str(_saved(unknown))
 
 
-def test_the_smallest_saving_is_told_as_far_as_intervals_tell() -> None:
+def test_the_smallest_saving_is_judged_as_far_as_intervals_allow() -> None:
     benches = {name: recorded_bench(name, MACHINE) for name in NAMES}
     least = min(benches, key=lambda name: benches[name].saved_percent.effect)
     assert _least(least, benches).share == 1

@@ -1,4 +1,4 @@
-"""Nobody is told by accident: not by the object, the process list, the environment, or files."""
+"""Nothing reveals the cause by accident: no object, process list, environment, or file."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def reachable(root: Any) -> list[Any]:
     return list(found.values())
 
 
-def told(text: str) -> list[str]:
-    """The words that tell, in a text; names of files of perflib are not counted."""
+def revealing(text: str) -> list[str]:
+    """The words of a text that reveal something; names of files of perflib are not counted."""
     text = text.replace("mystery", "")
     return [word for word in WORDS if re.search(rf"(?<![a-z]){word}", text.lower())]
 
@@ -65,7 +65,7 @@ def test_what_is_reachable_is_the_same_whatever_is_wrong() -> None:
     for cause, found in shapes.items():
         assert found == shapes[NOTHING], cause
     # "quota" is whether this machine could make one, and so a field of what the machine can do.
-    assert {word for text in shapes[NOTHING] for word in told(text)} <= {"quota"}
+    assert {word for text in shapes[NOTHING] for word in revealing(text)} <= {"quota"}
 
 
 def test_no_size_and_no_place_is_reachable() -> None:
@@ -105,7 +105,7 @@ def test_the_process_list_and_the_environment_tell_nothing() -> None:
             }
         assert dict(os.environ) == before
     assert len(set(map(str, seen.values()))) == 1, seen
-    assert told(seen[NOTHING][0]) == []
+    assert revealing(seen[NOTHING][0]) == []
 
 
 def test_no_file_is_left_where_one_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def test_no_file_is_left_where_one_works(tmp_path: Path, monkeypatch: pytest.Mon
     for cause in ("quota", "hog", "function"):
         with opened(cause) as machine:
             assert list(tmp_path.iterdir()) == []
-            assert told(" ".join(machine.job.values())) == []
+            assert revealing(" ".join(machine.job.values())) == []
         assert list(tmp_path.iterdir()) == []
 
 
@@ -143,7 +143,7 @@ def test_an_answer_that_cannot_be_read_shows_nothing_and_does_not_count() -> Non
 
 
 @pytest.mark.parametrize("cause", ["thief", "function"])
-def test_what_a_run_records_meanwhile_tells_nothing(
+def test_what_a_run_records_meanwhile_reveals_nothing(
     cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERFLIB_PROGRESS", "none")
@@ -152,5 +152,5 @@ def test_what_a_run_records_meanwhile_tells_nothing(
         run = pl.experiment("kv_per_core").run(**machine.job, events=2, budget_s=1.0)
     assert run.provenance["tag"] == "exercise"
     kept = json.dumps([run.params, run.provenance]).lower()
-    told_by = ("thief", "hog", "costl", "alias", "mystery", *FUNCTIONS, *LOCKS)
-    assert [word for word in told_by if re.search(rf"\b{word}", kept)] == []
+    giveaways = ("thief", "hog", "costl", "alias", "mystery", *FUNCTIONS, *LOCKS)
+    assert [word for word in giveaways if re.search(rf"\b{word}", kept)] == []

@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 ALONE_NS, CHAIN_NS = 4070.0, 1740.0
 
 
-def busy_times(seed: int, count: int, share: float, stretch: float) -> NDArray[np.bool_]:
-    """Stretches of time, in samples, in which the sibling works: a share of them all."""
+def busy_times(seed: int, count: int, share: float, period: float) -> NDArray[np.bool_]:
+    """Which samples are taken while the sibling works: a share of them, in random periods."""
     generator = np.random.default_rng(seed)
     busy = np.zeros(count, dtype=np.bool_)
     now, works = 0, bool(generator.random() < share)
     while now < count:
-        mean = stretch * 2 * (share if works else 1 - share)
+        mean = period * 2 * (share if works else 1 - share)
         length = 1 + int(generator.exponential(mean))
         busy[now : now + length] = works
         now, works = now + length, not works
@@ -30,11 +30,11 @@ def with_sibling(
     *,
     seed: int = 1,
     slower: float = 1.4,
-    stretch: float = 200.0,
+    period: float = 200.0,
     extra: ArrayLike = 1.0,
     columns: Sequence[str] = ("time_ns",),
 ) -> pd.DataFrame:
-    """The rows as they come in time; those beside the sibling take longer, by varying factors.
+    """The rows as they come in time; while the sibling works they take longer, by varying factors.
 
     ``extra``: a further factor of each row while the sibling works. Each third sample has a tick of
     the timer, and a few lose the core: the wall time, not the CPU time. At a share of 1 the probes
@@ -42,7 +42,7 @@ def with_sibling(
     """
     generator = np.random.default_rng(seed)
     count = len(table)
-    busy = busy_times(seed, count, share, stretch) if share < 1 else np.ones(count, dtype=np.bool_)
+    busy = busy_times(seed, count, share, period) if share < 1 else np.ones(count, dtype=np.bool_)
     factor = np.where(busy, generator.gamma(8, (slower - 1) / 8, count) + 1, 1.0)
     factor *= np.where(busy, np.asarray(extra), 1.0)
     factor *= 1 + 0.05 * (generator.random(count) < 1 / 3)

@@ -181,7 +181,7 @@ def beside(seed: int, share: float, *, cost: float = 0.0, shared: float = 0.0) -
     """A sibling that works for a share of the time; then the distance costs that much more."""
     table = times(seed, cost=cost, distance=16)
     near = table["place"].isin(["given", "same"])
-    return with_sibling(table, share, seed=seed, stretch=20, extra=1 + shared * near)
+    return with_sibling(table, share, seed=seed, period=20, extra=1 + shared * near)
 
 
 def test_a_cost_is_reported_alone_and_beside_a_sibling() -> None:
@@ -261,7 +261,7 @@ def test_parameters_of_earlier_runs() -> None:
         ({"sizes": "64,128"}, "large_bytes: no size is of 131072 B or more; the largest is 128 B"),
     ],
 )
-def test_what_this_machine_lacks_is_told_before_anything_runs(
+def test_what_this_machine_lacks_is_reported_before_anything_runs(
     given: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(UserError, match=sentence):

@@ -185,7 +185,7 @@ def test_held_variables_have_no_spike() -> None:
     assert (found.verdict, found.effect) == ("refuted", 2)
 
 
-def test_random_addresses_agree_as_seldom_as_places_do() -> None:
+def test_random_addresses_agree_as_rarely_as_places_do() -> None:
     table = samples(rounds=5)
     found = findings(table)["aslr"]
     assert found.verdict == "supported"

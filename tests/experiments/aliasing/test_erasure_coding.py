@@ -260,7 +260,7 @@ def test_layouts_that_cost_are_found_and_the_others_refuted() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_null_equal_layouts_are_not_told_apart(seed: int) -> None:
+def test_null_equal_layouts_are_not_distinguished(seed: int) -> None:
     found = found_in(samples({}, seed=seed))
     assert {one.verdict for one in found.values()} <= {"refuted", "inconclusive"}
     assert found["isal"].verdict == "refuted"
@@ -277,7 +277,7 @@ def sliced(
     table = table.loc[table.index.repeat(8)].reset_index(drop=True)
     table = table.assign(time_ns=table["time_ns"] / 20, data_bytes=2 << 20)
     aligned = table["layout"] == "aligned"
-    return with_sibling(table, share, seed=seed, slower=1.5, stretch=40, extra=1 + shared * aligned)
+    return with_sibling(table, share, seed=seed, slower=1.5, period=40, extra=1 + shared * aligned)
 
 
 def test_layouts_and_speeds_alone_and_beside_a_sibling() -> None:

@@ -1,4 +1,4 @@
-"""The compiled switch beside the assembled one: its claims, its figure, and a real run."""
+"""The compiled switch and the assembled one: claims, figure, and a real run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ needs_qemu = pytest.mark.skipif(
 
 
 def switches(seed: int = 1, **more: Any) -> pd.DataFrame:
-    """Steps that cost little beside their misses, so that a knee is found in a minute's rounds."""
+    """Steps that are cheap next to their misses, so that a minute's rounds show a knee."""
     given: dict[str, Any] = {"walk_ns": 4.0, "patterns": BOTH, "cores": (0, 1), "rounds": 40}
     return samples(seed, **(given | more))
 

@@ -134,7 +134,7 @@ def test_null_nobody_is_found_guilty_of_what_did_not_happen() -> None:
 # --- what is not there ---------------------------------------------------------------------------
 
 
-def test_without_huge_pages_two_suspects_cannot_be_told_apart() -> None:
+def test_without_huge_pages_two_suspects_cannot_be_distinguished() -> None:
     found = judged(samples(cores=CORES, sizes_kib=SIZES, lags={8: 0.094}, backings=["4k"]))
     assert verdicts(found, "cpu8") == ["inconclusive", "inconclusive", "refuted", "refuted"]
     assert "No huge pages were available" in suspects(found, "cpu8")["iTLB misses"].reason

@@ -166,7 +166,7 @@ def test_samples_of_a_trial_are_rows_that_follow_each_other(kernel: Build) -> No
 @pytest.mark.parametrize(
     ("alone", "samples"),
     [([None], 4), ([3], 4), ([0, 3], 8), ([0, 1, 3], 12), ([0] * 9, 12)],
-    ids=["cannot be told", "enough", "enough at last", "just enough", "never enough"],
+    ids=["cannot be known", "enough", "enough at last", "just enough", "never enough"],
 )
 def test_a_trial_goes_on_until_enough_samples_are_alone(
     kernel: Build, monkeypatch: pytest.MonkeyPatch, alone: list[int | None], samples: int
@@ -346,7 +346,7 @@ def test_sizes_beyond_what_was_built_are_refused(pattern: str, size: int, says: 
 
 
 def test_huge_pages_that_a_process_needs() -> None:
-    """Twice: what lies there is replaced by what is being laid."""
+    """Twice as many: the old pages stay until the new ones are filled."""
     assert BOUNDS.huge_pages({"random": [64]}) == 4
     assert BOUNDS.huge_pages({"chase": [2]}) == 2
     assert BOUNDS.huge_pages({"random": [64], "chase": [2, 1024]}) == 8

@@ -70,7 +70,7 @@ def test_a_tlb_that_is_not_split_has_one_knee_in_both_states() -> None:
     assert "do not split" in made[0]["iTLB split"].plain
 
 
-def test_where_nothing_is_told_there_is_one_curve() -> None:
+def test_where_no_states_are_known_there_is_one_curve() -> None:
     table = samples(rounds=8, busy=0.0)
     for given in (table, table.drop(columns=PROBES)):
         found = findings(given)

@@ -150,7 +150,7 @@ def test_where_no_thread_had_its_core_that_is_said() -> None:
     [(KINDS, True), (("pthread", "mcs"), True), (("own_lines",), False), (("pthread",), False)],
 )
 def test_precision_is_of_a_comparison_or_never_reached(kinds: tuple[str, ...], known: bool) -> None:
-    """A kind beside itself differs by nothing, which is no precision."""
+    """A kind compared with itself differs by nothing, which is no precision."""
     width = ContentionTable(samples(17, kinds=kinds)).half_width
     assert 0 < width < math.inf if known else width == math.inf
 

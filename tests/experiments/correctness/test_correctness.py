@@ -196,7 +196,7 @@ def test_null_a_short_run_of_all_classes_is_right(monkeypatch: pytest.MonkeyPatc
 # --- bad input -----------------------------------------------------------------------------------
 
 
-def test_a_processor_without_any_requested_class_is_told_so(
+def test_a_processor_without_any_requested_class_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(measure._NUMBERS, "sha", len(CLASSES))  # the kernel has none of it

@@ -33,10 +33,10 @@ def slices(
     shared: float = 0.5,
     probes: bool = True,
 ) -> pd.DataFrame:
-    """Slices of one job in pairs of stretches, in every mode.
+    """Slices of one job in pairs of segments, in every mode.
 
     A busy sibling costs 40 %; a tick falls into a third of the slices, a preemption into some; what
-    sampling costs comes in interrupts of 15 µs; the first slices of a counted stretch are cold.
+    sampling costs comes in interrupts of 15 µs; the first slices of a counted segment are cold.
     """
     cost = cost or {}
     parts: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""The published formula for the error of counts, and what stands beside it."""
+"""The published formula for the error of counts, and the scatter with which it is compared."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_reference_of_zero_has_no_relative_error() -> None:
     assert rows_of(counts([0, 0], [0, 1])) == []
 
 
-# --- beside the scatter --------------------------------------------------------------------------
+# --- compared with the scatter -------------------------------------------------------------------
 
 
 def test_the_scatter_is_also_that_of_rounds_which_the_mode_lacks() -> None:

@@ -1,4 +1,4 @@
-"""What counting costs, estimated from stretches of a job and from whole jobs, on busy machines."""
+"""What counting costs, estimated from segments of a job and from whole jobs, on busy machines."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_slices_that_had_their_core_for_themselves_tell_costs_apart(shared: floa
 
 
 @pytest.mark.parametrize("probes", [True, False], ids=["probes", "no probes"])
-def test_null_no_cost_is_claimed_of_stretches_on_a_busy_machine(probes: bool) -> None:
+def test_null_no_cost_is_claimed_of_segments_on_a_busy_machine(probes: bool) -> None:
     generator = np.random.default_rng(6)
     runs = [
         supported(findings(slices(generator, TRUE, shared=shared, probes=probes)))
@@ -83,7 +83,7 @@ def test_a_way_to_count_that_is_costly_is_named_on_a_busy_machine() -> None:
     assert sum(run == ["one-set×1 cost"] for run in runs) >= 8
 
 
-def test_the_begin_of_a_stretch_does_not_count() -> None:
+def test_the_begin_of_a_segment_does_not_count() -> None:
     table = slices(np.random.default_rng(9), shared=0.0)
     cold = table["slice"] < 3  # less than a millisecond
     table.loc[cold & (table["counted"] == 1), "cpu_time_ns"] *= 3

@@ -93,7 +93,7 @@ def test_a_plan_that_cannot_be_costs_nothing(given: dict[str, Any], says: str, h
 def test_a_short_run_is_a_table_of_samples_in_the_event_and_is_saved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Beside a load a second brings few samples of any function.
+    # Under a load a second brings few samples of any function.
     monkeypatch.setattr("perflib.experiments.event_profile.recorded._MIN_SAMPLES", 5)
     run = EVENT.measure(make(**SHORT, frequency_hz=5000))
     table, provenance = run.samples, run.provenance

@@ -132,7 +132,7 @@ def test_the_kernels_code_is_not_the_events() -> None:
     assert found_in(both).verdict == "supported"
 
 
-# --- what cannot be told -------------------------------------------------------------------------
+# --- what cannot be known ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

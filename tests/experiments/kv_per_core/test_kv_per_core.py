@@ -42,7 +42,7 @@ def test_a_slow_core_is_named_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_null_two_equal_cores_are_not_told_apart(seed: int) -> None:
+def test_null_two_equal_cores_are_not_distinguished(seed: int) -> None:
     found = findings(samples(seed, cores=2, rounds=150))
     assert not [f for f in found.values() if f.verdict == "supported"]
     assert found["cpu0"].verdict == "refuted"

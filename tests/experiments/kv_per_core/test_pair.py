@@ -1,4 +1,4 @@
-"""A guest beside its host: simulated machines whose differences are known."""
+"""A guest compared with its host: simulated machines whose differences are known."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def found(host: list[Run], guest: list[Run]) -> dict[str, Finding]:
     return {one.subject.removeprefix("guest "): one for one in pair(host, guest)}
 
 
-def test_the_parts_of_a_guest_are_told_and_multiply_to_the_whole() -> None:
+def test_the_parts_of_a_guest_are_found_and_multiply_to_the_whole() -> None:
     host = machine("host")
     guest = machine(
         "guest", virtual=True, slow=both(0.06), clock=both(0.03), stolen=both(0.05), seconds=60.0
@@ -76,7 +76,7 @@ def test_nested_paging_is_what_goes_away_with_huge_pages() -> None:
     assert "huge_pages=never and with huge_pages=always" in alone.reason
 
 
-def test_without_probes_the_parts_that_cannot_be_told_are_one() -> None:
+def test_without_probes_parts_that_cannot_be_distinguished_are_one() -> None:
     runs = [machine("host"), machine("guest", virtual=True, slow=both(0.1))]
     for run in runs:
         names = [name for name in map(str, run.samples) if "probe" in name or "chain" in name]
@@ -100,7 +100,7 @@ def test_the_whole_is_divided_into_what_both_machines_know() -> None:
 
 
 def test_a_machine_that_was_never_alone_is_not_called_slow() -> None:
-    """Its probes see one state: what the sibling takes cannot be told from the machine."""
+    """Its probes see one state: the sibling's share cannot be distinguished from the machine's."""
     parts = found([machine("host")], [machine("guest", virtual=True, busy=both(1.0))])
     assert {"own speed", "own speed or clock"} & set(parts) == set()
     assert parts["own speed, clock or sibling"].effect > 10

@@ -80,7 +80,7 @@ def test_the_gate_decides_each_way_and_says_what_it_takes() -> None:
     assert "An hour" not in few.reason
 
 
-def test_code_that_only_lies_elsewhere_decides_nothing() -> None:
+def test_code_that_only_moved_decides_nothing() -> None:
     samples = recorded(3, b_less=-0.03, noise=0.001, bursts=0.0)
     run = run_of(samples, {"same_code": True}, fail_above_percent=1.0)
     (gate,) = by_claim(EXPERIMENT.analyse(run))["gate"]

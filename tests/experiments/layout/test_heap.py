@@ -64,7 +64,7 @@ def test_a_run_varies_it_beside_the_allocator(tmp_path: Path) -> None:
 
 
 def test_a_program_that_depends_on_it_is_found(tmp_path: Path) -> None:
-    """It loops the longer, the further its block lies in the page."""
+    """It loops the longer, the further into the page its block begins."""
     program = compiled(tmp_path, "loops", LOOPS)
     run = measured(program, factors="heap,environment", aslr=False, layouts=8, budget_s=6.0)
     table = EXPERIMENT.derived(run)["factors"]()

@@ -77,7 +77,7 @@ def test_two_builds_are_started_in_the_same_layouts(tmp_path: Path) -> None:
         other_command=str(b),
         factors="argv0,aslr",
         layouts=3,
-        budget_s=4.0,  # beside other programs a round of less may be cut short
+        budget_s=4.0,  # next to other programs a round of less may be cut short
     )
     by_layout = run.samples.groupby(["round", "layout"])
     assert (by_layout["build"].nunique() == 2).all()

@@ -1,4 +1,4 @@
-"""Simulated aliases and TLB misses by layout: exact for our own program, ranked beside the time."""
+"""Simulated aliases and TLB misses by layout: exact for our own program, ranked by correlation."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ def test_counters_are_ranked_by_what_goes_with_the_time() -> None:
     assert LayoutTable(found.drop(columns=["aliases", "others", "constant"])).counters().empty
 
 
-def test_counters_that_have_nothing_to_do_with_the_time_seldom_look_like_it() -> None:
+def test_counters_that_have_nothing_to_do_with_the_time_rarely_look_like_it() -> None:
     alarms = 0
     for seed in range(60):
         found = trials(seed, rounds=12)

@@ -197,7 +197,7 @@ def beside_sibling(
     part
         What is left of a cache next to a busy sibling: 0.5 is half of it.
     slower
-        How much longer a load takes there in the mean, beside what smaller caches cost.
+        How much longer a load takes there in the mean, in addition to what smaller caches cost.
     spike
         Whether the probe of a core that is alone always takes the same time.
     """

@@ -1,4 +1,4 @@
-"""What probes change: a core alone and next to a busy sibling, and machines where nothing is told.
+"""What probes change: a core alone, one next to a busy sibling, machines where they show nothing.
 
 The simulated sibling is not of the analysis's own model (``beside_sibling``), and the machine is
 busy in all of these.
@@ -40,7 +40,7 @@ WINDOW: dict[str, Any] = {"orders": ["window"], "backings": ["4k"]}
 
 
 def quick(seed: int = 1, **more: Any) -> pd.DataFrame:
-    """A run's samples of the curve in which levels are looked for, before anything is beside it."""
+    """A run's samples of the curve in which levels are looked for, before a sibling works."""
     return samples(seed, **{"rounds": 10, "array_bytes": DENSE, "repeats": 6, **WINDOW, **more})
 
 
@@ -135,7 +135,7 @@ def test_choosing_the_narrower_interval_keeps_its_coverage() -> None:
     assert covered >= 11
 
 
-# --- nothing is told -----------------------------------------------------------------------------
+# --- probes show nothing -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_samples_without_probes_are_analysed_as_ever() -> None:
 
 
 def test_ends_of_few_noisy_rounds_hold_the_truth() -> None:
-    """On a slope a level may seem to go on; what is 1.41 times as slow is not of it."""
+    """On a slope a level may seem to continue; what is 1.41 times as slow is not of it."""
     for seed in range(4):
         made = in_turns(beside_sibling(quick(seed, rounds=3, noise=0.15), 0.6, seed))
         found = findings(made)

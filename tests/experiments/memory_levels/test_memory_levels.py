@@ -187,7 +187,7 @@ def test_only_the_curve_of_the_levels_is_dense(
     }
     assert set(made["sizes"]) < set(found["window"])
     between = sorted(set(found["window"]) - set(made["sizes"]))
-    assert 32 * KIB < between[0] < between[-1] < 96 * KIB, "beside the end of the core's own cache"
+    assert 32 * KIB < between[0] < between[-1] < 96 * KIB, "next to the end of the core's own cache"
     assert found["random"] == [16 * KIB << n for n in range(7)]
     assert made["own_bytes"] == 128 * KIB
 
@@ -293,7 +293,7 @@ def probes(share_alone: float, seed: int = 1) -> Callable[[int], Any]:
     return made
 
 
-def test_a_core_that_is_seldom_alone_is_visited_until_it_was() -> None:
+def test_a_core_that_is_rarely_alone_is_visited_until_it_was() -> None:
     fake = FakeArrays(probes_ns=probes(0.4))
     made = trials(fake, 1, 0, True)
     rows = [len(made.take(round_, 0)["repeat"]) for round_ in range(120)]

@@ -24,7 +24,7 @@ WINDOW = ("window", "4k")
 
 
 def test_claims_of_cores_that_differ() -> None:
-    """Efficient cores beside fast ones: the levels are those of the cores like the first."""
+    """Efficient cores next to fast ones: the levels are those of the cores like the first."""
     other = machine()
     small = {"level": 2, "kind": "unified", "size_bytes": MIB // 2, "shared_by": ["3"]}
     other["caches"] = [cache for cache in other["caches"] if cache["level"] != 2] + [

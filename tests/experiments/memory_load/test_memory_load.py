@@ -165,13 +165,13 @@ class FakeArrays:
     """A chase of 1 ms slices that takes 100 ns a load."""
 
     def __init__(self, why: str = "") -> None:
-        self.why, self.laid = why, 0
+        self.why, self.placed = why, 0
 
     def __contains__(self, _: object) -> bool:
-        return self.laid > 0
+        return self.placed > 0
 
     def place(self, _key: object, **_requested: Any) -> str:
-        self.laid += 1
+        self.placed += 1
         return ""
 
     def release(self, _key: object) -> None: ...

@@ -169,7 +169,7 @@ def test_waits_and_gains_at_their_limits_are_rarely_refuted() -> None:
     assert max(refuted.values()) <= 4
 
 
-def test_two_locks_that_cost_the_same_are_not_told_apart() -> None:
+def test_two_locks_that_cost_the_same_are_not_distinguished() -> None:
     shares = {**SHARES, "formula": 0.1, "queue": 0.1}
     one = found(samples(shares=shares))["Initial limiting lock"]
     assert one.verdict == "inconclusive"
@@ -212,7 +212,7 @@ def test_a_gain_beyond_the_bound_is_found_out() -> None:
     assert findings["Initial gains beyond the bound"].facts["point"] == "formula"
 
 
-def test_run_queue_delay_is_told_apart_from_waiting() -> None:
+def test_run_queue_delay_is_distinguished_from_waiting() -> None:
     frame = samples(ready=0.2)
     few = found(frame.assign(cpus=1))["Final run-queue delay"]
     assert few.verdict == "supported"

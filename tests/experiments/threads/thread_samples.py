@@ -36,8 +36,8 @@ def samples(
     """Rows as ``threads`` makes them.
 
     ``shares``: of the threads' time that each point costs. ``cost``: the profile's, as a log ratio.
-    ``off``: the profile's waits beside the self-reported ones. ``ready``: share of the threads'
-    time that is run-queue delay. ``pessimism``: the profile's concurrency beside the true one.
+    ``off``: the profile's waits over the self-reported ones. ``ready``: share of the threads' time
+    that is run-queue delay. ``pessimism``: the profile's concurrency over the true one.
     ``spill``: of the waiting for a point that is switched off, the share that comes about
     elsewhere.
     """

@@ -214,7 +214,7 @@ def test_every_listed_name_is_an_event() -> None:
             event(name, cpu="spr")
         except UserError as error:
             refused.append((name, str(error)))
-    # Some unit masks count only beside another one, of which there are hundreds of pairs.
+    # Some unit masks count only with another one, of which there are hundreds of pairs.
     assert all("unit mask" in why or "combined" in why for _, why in refused), refused
     assert len(refused) < len(listed) / 5
     assert "4k-aliasing" not in names("zen4")

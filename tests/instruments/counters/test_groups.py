@@ -90,7 +90,7 @@ else:
 
 @contextmanager
 def job(where: str = "main") -> Iterator[tuple[int, Callable[[str], None]]]:
-    """A job that does what it is told: its pid, and how to tell it."""
+    """A job that does what it is asked: its pid, and how to ask it."""
     with subprocess.Popen(
         [sys.executable, "-c", JOB, where],
         stdin=subprocess.PIPE,
@@ -183,7 +183,7 @@ def test_what_to_watch_is_checked(wrong: dict[str, int], says: str) -> None:
 
 
 def refusing(refuse: Callable[[CounterEvent, CounterTarget, int], int]) -> Opener:
-    """Opens counters like the kernel, but refuses as it is told."""
+    """Opens counters like the kernel, but refuses where ``refuse`` does."""
 
     def opener(event: CounterEvent, target: CounterTarget, leader: int, **how: bool) -> int:
         if number := refuse(event, target, leader):

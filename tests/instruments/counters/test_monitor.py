@@ -38,7 +38,7 @@ def _allowed() -> None:
     skip_unless_allowed()
 
 
-# Touches new pages until it is told to end; then says how many page faults it had since it began.
+# Touches new pages until it is asked to end; then says how many page faults it had since it began.
 JOB = """
 import mmap, resource, select, sys
 def faults():

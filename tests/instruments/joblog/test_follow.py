@@ -197,7 +197,7 @@ def test_time_limit_holds_while_the_job_writes_without_end(log: Path) -> None:
 def test_a_job_without_newline_is_read_and_costs_no_waiting(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = itertools.count(0, 0.5)  # a minute of it, told by a clock of our own
+    now = itertools.count(0, 0.5)  # a minute of it, by a clock of our own
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
     named = LogFormat(r"begin (?P<event>\d+)", r"end (?P<event>\d+)")
     problems: list[str] = []

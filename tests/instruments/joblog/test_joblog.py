@@ -119,12 +119,12 @@ JOBS = LogFormat(r"(?P<job>\w+)> begin (?P<event>\d+)", r"(?P<job>\w+)> end (?P<
 
 
 def test_the_same_event_in_two_jobs_at_once() -> None:
-    told: list[Begun] = []
+    begins: list[Begun] = []
     log = b"a> begin 7\nb> begin 7\nb> end 7\na> end 7\nc> end 7\na> begin 8\na> begin 8\n"
     problems: list[str] = []
-    events = list(parse([(0, log)], JOBS, problems, told.append))
+    events = list(parse([(0, log)], JOBS, problems, begins.append))
     assert [(event.job, event.label) for event in events] == [("b", 7), ("a", 7)]
-    assert [(begun.job, begun.label) for begun in told] == [
+    assert [(begun.job, begun.label) for begun in begins] == [
         ("a", 7), ("b", 7), ("a", 8), ("a", 8),
     ]  # fmt: skip
     assert problems == [
@@ -191,7 +191,7 @@ def test_reading_ends_at_the_deadline_within_what_was_read_at_once() -> None:
     assert 1 <= len(events) <= len(begun) <= 11
 
 
-def test_of_many_problems_the_first_are_told_and_the_others_counted() -> None:
+def test_of_many_problems_the_first_are_listed_and_the_others_counted() -> None:
     problems: list[str] = []
     assert list(parse([(0, b"end 1\n" * 1000)], NAMED, problems)) == []
     assert problems[0] == "event 1 ended at line 1 but never began"

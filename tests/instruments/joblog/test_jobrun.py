@@ -140,7 +140,7 @@ def test_interruption_kills_the_job() -> None:
     assert is_gone(int(pids[0]))
 
 
-# --- told of begins, and held before the start ----------------------------------------------------
+# --- held before the start ------------------------------------------------------------------------
 
 
 def held(
@@ -149,7 +149,7 @@ def held(
     return run_job(argv, NAMED, environment=environment, timeout_s=30, on_start=on_start)
 
 
-def test_job_is_held_until_told_to_start(tmp_path: Path) -> None:
+def test_job_is_held_until_it_may_start(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     pids: list[int] = []
 

@@ -165,7 +165,7 @@ def test_running_job_is_recorded_until_the_wanted_events_have_ended(tmp_path: Pa
 
 
 @needs_perf
-def test_running_job_is_left_when_told_to_stop(tmp_path: Path) -> None:
+def test_running_job_is_left_when_asked_to_stop(tmp_path: Path) -> None:
     log = tmp_path / "log"
     stop = threading.Event()
     with subprocess.Popen(python("burn(60_000)")) as job:
@@ -179,7 +179,7 @@ def test_running_job_is_left_when_told_to_stop(tmp_path: Path) -> None:
     assert profile.problems == ["event 1 was not seen to begin while perf was attached"]
 
 
-# --- on and off, told by a false recorder ------------------------------------------------------
+# --- on and off, by a false recorder -----------------------------------------------------------
 
 
 class FalseRecorder:
@@ -230,7 +230,7 @@ def covered(switch: Switch, *times: int) -> list[tuple[int, int, float, int]]:
     ]
 
 
-def test_coverage_is_what_lies_between_acknowledgement_and_end(
+def test_coverage_is_the_time_between_acknowledgement_and_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     switch, orders = replayed(monkeypatch, "begin 1;x;end 1;begin 2;end 2")

@@ -110,7 +110,7 @@ def test_instructions_samples_and_source_of_any_kind_of_object(
     assert "for (int i = 1; i < n; i++)" in str(shown)
 
 
-def test_functions_of_one_name_are_told_apart_by_where_they_began(tmp_path: Path) -> None:
+def test_functions_of_one_name_are_distinguished_by_where_they_began(tmp_path: Path) -> None:
     job = compiled(tmp_path, "-g")
     first, second = address_of(job, " t work")
     both = pd.concat([hits(job, [0], 0x7000 + first), hits(job, [0, 0], 0x9000 + second)])
@@ -222,7 +222,7 @@ def test_a_tool_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Monke
     offsets_only(annotate(hits(job, [4, 9, 4]), "work"), "nm did not finish")
 
 
-def test_a_program_that_was_changed_since_is_told(tmp_path: Path) -> None:
+def test_a_program_that_was_changed_since_is_reported(tmp_path: Path) -> None:
     job = compiled(tmp_path)
     began = address_of(job, " t work")[0]
     (tmp_path / "job").unlink()
@@ -240,7 +240,7 @@ def test_a_deleted_program_whose_name_is_taken_is_doubted(tmp_path: Path) -> Non
     assert shown.table["instruction"].notna().all()
 
 
-def test_source_that_is_missing_or_newer_is_told(tmp_path: Path) -> None:
+def test_source_that_is_missing_or_newer_is_reported(tmp_path: Path) -> None:
     job = compiled(tmp_path, "-g")
     (tmp_path / "main.c").unlink()
     os.utime(tmp_path / "other.c", (4_000_000_000, 4_000_000_000))

@@ -46,7 +46,7 @@ def facts(a: Path, b: Path, in_a: tuple[str, ...], in_b: tuple[str, ...]) -> dic
 
 
 @pytest.mark.parametrize("flag", ["-falign-functions=64", "-falign-loops=32"])
-def test_code_that_only_lies_elsewhere_is_the_same(tmp_path: Path, flag: str) -> None:
+def test_code_that_only_moved_is_the_same(tmp_path: Path, flag: str) -> None:
     a = program(tmp_path / "a", source(), "-falign-functions=1")
     b = program(tmp_path / "b", source(), flag)
     assert same_code(a, b) is True

@@ -180,7 +180,7 @@ def test_one_far_offset_makes_no_even_spread_costly() -> None:
 
 
 def test_the_control_window_is_elsewhere_and_as_long() -> None:
-    """Samples on the entry alone: the control window holds none of them, wherever it lies."""
+    """Samples on the entry alone: the control window holds none of them, wherever it is."""
     samples = pd.DataFrame({"symbol": "f", "offset": [0, 1, 2, 3] * 50 + [199]})
     for seed in range(25):
         table = entry_cost(samples, {"f": range(200)}, seed=seed).table

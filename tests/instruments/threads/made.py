@@ -128,7 +128,7 @@ def made_recording(
     """A job: the first thread prepares alone, starts the others, joins them, merges alone.
 
     The first and the last tenth of the time are serial. In between each of the other threads
-    goes through runs, waits for a lock (``waits``), times without a core, sleeps and spinning,
+    goes through runs, waits for a lock (``waits``), run-queue delay, sleeps and spinning,
     ``per_second`` intervals a second. The first lock of ``LOCKS`` is waited for longest.
     """
     rng = np.random.default_rng(seed)

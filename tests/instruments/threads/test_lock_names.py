@@ -69,7 +69,7 @@ def test_words_of_one_kind_in_a_variable_are_one_lock() -> None:
     assert len({numbers[0], numbers[1], numbers[3]}) == 3
 
 
-def test_what_else_lies_on_the_line_of_a_variable_is_kept() -> None:
+def test_what_else_is_on_the_line_of_a_variable_is_kept() -> None:
     table = np.array([(0x1008, 0, 1, 0), (0x1050, 0, 1, 1), (0x9000, 0, 1, 0)], dtype=KEY)
     locks, numbers = name_locks(table, STACKS, {}, lambda _: cast("Symbols", Static()))
     assert [locks[number].beside for number in numbers] == [("hits",), (), ()]

@@ -28,19 +28,19 @@ PYTHON = [sys.executable, "-I", "-S", "-c"]
 
 
 class Fake(States):
-    """A backend that writes down what it was told, and when."""
+    """A backend that writes down its calls, and when."""
 
     variables: ClassVar[dict[str, str]] = {}
     last: Fake | None = None
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         super().__init__(folder, settings)
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self.at: list[float] = []
         Fake.last = self
 
     def _note(self, what: str) -> None:
-        self.told.append(what)
+        self.calls.append(what)
         self.at.append(time.monotonic())
 
     def __enter__(self) -> Self:
@@ -70,9 +70,9 @@ class Fake(States):
         return recording_of(out, [[]], names=["job"], meta={"backend": "fake", "job_pid": pid})
 
 
-def told() -> list[str]:
+def calls() -> list[str]:
     assert Fake.last is not None
-    return Fake.last.told
+    return Fake.last.calls
 
 
 @pytest.fixture(autouse=True)
@@ -134,7 +134,7 @@ def test_a_job_is_recorded_from_its_start_to_its_end(tmp_path: Path) -> None:
     done = profile(tmp_path, "import time; print('hello'); time.sleep(0.05)")
     assert (done.returncode, done.output, done.problem) == (0, "hello\n", "")
     assert done.wall_s >= 0.05
-    assert told() == ["entered", "enabled", "started True", "disabled", "left", "recorded"]
+    assert calls() == ["entered", "enabled", "started True", "disabled", "left", "recorded"]
     assert done.recording.meta["backend"] == "fake"
     assert Recording.open(tmp_path / "recording").threads["name"].tolist() == ["job"]
     assert [path.name for path in tmp_path.iterdir()] == ["recording"]  # no raw data is left
@@ -145,7 +145,7 @@ def test_first_seconds_are_skipped_and_a_duration_ends_before_the_job(tmp_path: 
     program = "import time; time.sleep(0.5); print('to the end')"
     done = profile(tmp_path, program, Settings(skip_s=0.1, duration_s=0.1))
     assert done.output == "to the end\n"
-    assert told() == ["entered", "started True", "enabled", "disabled", "left", "recorded"]
+    assert calls() == ["entered", "started True", "enabled", "disabled", "left", "recorded"]
     assert Fake.last is not None
     _, _, enabled, disabled, left, _ = Fake.last.at
     assert enabled - before >= 0.1
@@ -157,7 +157,7 @@ def test_a_job_that_ends_within_the_skipped_seconds_is_an_error(tmp_path: Path) 
     with pytest.raises(MeasurementError, match=r"all of it is in its first 5 s \(skip_s\)"):
         # It is still there when it is asked for.
         profile(tmp_path, "import time; time.sleep(1)", Settings(skip_s=5.0))
-    assert told() == ["entered", "started True", "left"]
+    assert calls() == ["entered", "started True", "left"]
     assert not (tmp_path / "recording").exists()
 
 
@@ -167,7 +167,7 @@ def test_a_job_that_does_not_end_is_killed(tmp_path: Path) -> None:
     assert done.problem == "did not end within 3 s and was killed"
     assert done.returncode == -signal.SIGKILL
     assert is_gone(int(done.output))
-    assert told()[-1] == "recorded"
+    assert calls()[-1] == "recorded"
 
 
 def test_ctrl_c_ends_the_job_and_the_backend(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_ctrl_c_ends_the_job_and_the_backend(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         profile(tmp_path, "import time; time.sleep(60)", seen=interrupt)
     assert is_gone(pids[0])
-    assert told()[-1] == "left"
+    assert calls()[-1] == "left"
     assert not list(tmp_path.iterdir())
 
 
@@ -198,7 +198,7 @@ def test_a_backend_that_fails_leaves_no_job(
     with pytest.raises(MeasurementError, match="perf has died"):
         profile(tmp_path, "import time; time.sleep(60)")
     assert is_gone(pids[0])
-    assert told()[-1] == "left"
+    assert calls()[-1] == "left"
 
 
 def test_a_job_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_running_job_is_recorded_for_a_time_and_goes_on(
     running: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     done = profile(tmp_path, running.pid, Settings(skip_s=0.1, duration_s=0.1))
-    assert told() == ["entered", "started True", "enabled", "disabled", "left", "recorded"]
+    assert calls() == ["entered", "started True", "enabled", "disabled", "left", "recorded"]
     assert (done.returncode, done.problem) == (None, "")
     assert done.wall_s >= 0.1
     assert running.poll() is None
@@ -267,7 +267,7 @@ def test_a_running_job_is_recorded_until_it_ends(
     done = profile(tmp_path, running.pid)
     timer.join()
     assert done.wall_s < 30
-    assert told()[-1] == "recorded"
+    assert calls()[-1] == "recorded"
 
 
 def test_ctrl_c_ends_the_recording_of_a_running_job_and_keeps_it(
@@ -279,7 +279,7 @@ def test_ctrl_c_ends_the_recording_of_a_running_job_and_keeps_it(
 
     done = profile(tmp_path, running.pid, stop=Pressed())
     assert done.problem == "was recorded until it was interrupted by Ctrl-C"
-    assert told()[-2:] == ["left", "recorded"]
+    assert calls()[-2:] == ["left", "recorded"]
     assert running.poll() is None
 
 

@@ -202,7 +202,7 @@ def change_meta(folder: Path, **changes: Any) -> None:
         ("meta.json", "emptied", "meta.json"),
     ],
 )
-def test_a_damaged_folder_is_told(tmp_path: Path, name: str, change: str, why: str) -> None:
+def test_a_damaged_folder_is_reported(tmp_path: Path, name: str, change: str, why: str) -> None:
     made_recording(tmp_path, threads=3, seconds=0.1)
     path = tmp_path / name
     whole = path.read_bytes()
@@ -252,7 +252,7 @@ def test_no_bytes_whatever_end_in_a_traceback(tmp_path: Path) -> None:
         path.write_bytes(whole)
 
 
-def test_at_tells_what_a_thread_does(tmp_path: Path) -> None:
+def test_at_says_what_a_thread_does(tmp_path: Path) -> None:
     first = [(0, 10, 0, 0, 1), (10, 30, 2, 1, -1, 0, 1, 2), (40, 50, 3, 2)]
     recording = recording_of(tmp_path, [first, []], names=["a", "b"])
     assert recording.at(0, 0)["state"] == "running"

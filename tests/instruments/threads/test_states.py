@@ -60,7 +60,7 @@ def found(machine: StateMachine, pieces: list[Pieces]) -> list[list[Interval]]:
     return threads
 
 
-def told(
+def fed(
     events: list[tuple[int, ...]], end: int = 1000, **options: Any
 ) -> tuple[StateMachine, list[list[Interval]]]:
     """The machine after these events, and each thread's intervals."""
@@ -148,7 +148,7 @@ def test_any_events_give_what_plain_python_says_wherever_batches_are_cut(
 
 def test_a_wait_for_a_lock_from_its_begin_to_its_end() -> None:
     """Two threads; 12 waits for a lock until 11 lets it go."""
-    machine, (_, holder, waiter) = told(
+    machine, (_, holder, waiter) = fed(
         [
             born(JOB, 0),
             born(11, 0),
@@ -202,11 +202,11 @@ def test_processes_that_the_job_starts() -> None:
         event(22, Event.FORK, 40, 30, 30, pid=40),
         event(23, Event.FORK, 50, 99, 99, pid=50),
     ]
-    machine, _ = told(events, 100, belongs=belongs)
+    machine, _ = fed(events, 100, belongs=belongs)
     assert machine.threads["tid"].tolist() == [JOB, 20, 30, 40]
     assert machine.threads["end_ns"].tolist() == [100, 20, 100, 100]
     assert asked == [(JOB, "job"), (20, "event-0")]
-    alone, _ = told(events, 100, follow=False)
+    alone, _ = fed(events, 100, follow=False)
     assert alone.threads["tid"].tolist() == [JOB]
 
 

@@ -156,7 +156,7 @@ def test_its_parts_have_names_and_shares(convoy: Recording) -> None:
 def test_functions_on_the_path_share_its_running_time_as_its_samples_do(
     convoy: Recording,
 ) -> None:
-    # 19 ns ran; samples of 10 ns are on the path, the one of 100 ns lies beside it
+    # 19 ns ran; samples of 10 ns are on the path, the one of 100 ns is not
     table = path_summary(convoy, "function").set_index("name")
     assert table["samples"].to_dict() == {"physics": 2, "scatter": 2}
     assert table["seconds"].to_dict() == pytest.approx(

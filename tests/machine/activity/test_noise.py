@@ -9,7 +9,7 @@ from perflib.machine.activity.noise import GAP_CAUSES, gap_histogram, stolen_sha
 
 
 @given(st.integers(64, 2**34 - 1))
-def test_a_gap_lies_between_its_edges(gap_ns: int) -> None:
+def test_a_gap_is_between_its_edges(gap_ns: int) -> None:
     edges, counts = gap_histogram([gap_ns])
     (index,) = np.flatnonzero(counts)
     assert edges[index] <= gap_ns < edges[index + 1]

@@ -17,7 +17,7 @@ ALONE_NS, CHAIN_NS, SLICE_NS = 4070.0, 1740.0, 25_000
 
 
 def records(count: int, shared: float, seed: int = 1) -> NDArray[Any]:
-    """A core whose sibling works for a part of the time, in stretches of a hundred samples."""
+    """A core whose sibling works for a part of the time, in segments of a hundred samples."""
     rng = np.random.default_rng(seed)
     made = np.zeros(count, kernels.record("bracket", "bracket"))
     busy = np.repeat(rng.random(count // 100 + 1) < shared, 100)[:count]
@@ -54,7 +54,7 @@ def test_what_others_take_and_what_the_hypervisor_takes() -> None:
     assert share.stolen_percent == pytest.approx(100 * 20 * 3e6 / wall, rel=0.02)
 
 
-def test_one_state_alone_tells_nothing() -> None:
+def test_one_state_alone_shows_nothing() -> None:
     (share,) = shares_of({3: records(4000, 0.0)})
     assert share.status == "no second state"
     assert np.isnan(share.alone_percent)

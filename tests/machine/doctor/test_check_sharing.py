@@ -42,7 +42,7 @@ def test_a_core_that_other_tasks_and_the_hypervisor_take() -> None:
     assert stolen.now == "cpu2: alone 99 %, a sibling costs 38 %, the hypervisor takes 3 %"
 
 
-def test_all_is_well_or_cannot_be_told() -> None:
+def test_all_is_well_or_unknown() -> None:
     assert judged([share(0), share(1)], virtual=False).state == "good"
     silent = [share(0, nan, nan, status="no first state"), share(1, nan, nan, status="few probes")]
     check = judged(silent, virtual=False)
@@ -51,7 +51,7 @@ def test_all_is_well_or_cannot_be_told() -> None:
     assert check.command == ""
 
 
-def test_many_cores_are_told_in_a_line() -> None:
+def test_many_cores_are_reported_in_a_line() -> None:
     check = judged([share(cpu, 99 - cpu) for cpu in range(64)], virtual=False)
     assert check.now.startswith("cpu56: alone 43 %")
     assert check.now.endswith("; 56 more give as much or more")
@@ -59,7 +59,7 @@ def test_many_cores_are_told_in_a_line() -> None:
     assert check.command.endswith("/smt/control")
 
 
-def test_another_machine_or_no_kernel_cannot_be_told(
+def test_another_machine_and_no_kernel_are_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patient = examine(trees.container(tmp_path), {})

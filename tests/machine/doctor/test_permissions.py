@@ -77,7 +77,7 @@ def test_apptainer_s_user_is_the_host_s() -> None:
     assert "--cap-add" not in check.command
 
 
-def test_other_containers_are_told_docker_s_words() -> None:
+def test_other_containers_get_docker_s_words() -> None:
     check = judged(ALLOWED | {"perf_events": "EPERM"}, "kubernetes", root=True)
     assert check.command == "(on the host) what docker calls: docker run --cap-add PERFMON ..."
 

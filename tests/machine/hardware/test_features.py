@@ -186,10 +186,10 @@ def test_this_machine_agrees_with_the_kernels_flags() -> None:
     flags = listed()
     found = [each for each in of_this_machine() if each.feature.flag]
     shared = Counter(each.feature.flag for each in found)
-    told = [each for each in found if shared[each.feature.flag] == 1]
-    assert len(told) > 40
-    by_us = {each.feature.flag for each in told if each.state == "enabled"}
-    by_linux = {each.feature.flag for each in told} & flags
+    unshared = [each for each in found if shared[each.feature.flag] == 1]
+    assert len(unshared) > 40
+    by_us = {each.feature.flag for each in unshared if each.state == "enabled"}
+    by_linux = {each.feature.flag for each in unshared} & flags
     assert by_linux - by_us <= also_by_other_means
     release = re.match(r"(\d+)\.(\d+)", Path("/proc/sys/kernel/osrelease").read_text())
     assert release is not None

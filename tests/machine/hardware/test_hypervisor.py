@@ -78,7 +78,7 @@ def test_containers(tmp_path: Path) -> None:
         ({".dockerenv": ""}, {"KUBERNETES_SERVICE_HOST": "x"}, "kubernetes"),
     ],
 )
-def test_containers_are_told_by_their_files_first_process_and_ours(
+def test_containers_are_known_by_their_files_first_process_and_ours(
     tmp_path: Path, files: dict[str, str], environment: dict[str, str], kind: str | None
 ) -> None:
     assert container(trees.write(tmp_path, files), environment) == kind

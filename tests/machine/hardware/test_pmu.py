@@ -39,7 +39,7 @@ def test_every_refusal_has_its_reason(
     assert words in found.reason
 
 
-def test_a_filter_is_told_from_the_sysctl(tmp_path: Path) -> None:
+def test_a_filter_is_distinguished_from_the_sysctl(tmp_path: Path) -> None:
     trees.write(tmp_path, {"proc/sys/kernel/perf_event_paranoid": "2"})
     assert "seccomp" in pmu(tmp_path, count=failing(errno.EPERM)).reason
 

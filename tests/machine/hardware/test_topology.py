@@ -32,7 +32,7 @@ def test_groups_share_a_node_and_the_last_cache(tmp_path: Path) -> None:
     groups = topology(complexes).groups(caches(complexes))
     assert len(groups) == 8
     assert groups[0] == (0, 1, 16, 17)
-    assert len(topology(complexes).groups()) == 1  # nothing but the cache tells them apart
+    assert len(topology(complexes).groups()) == 1  # they differ by the cache alone
 
 
 def test_offline_cpus_have_no_place_and_isolated_ones_may_be_used(tmp_path: Path) -> None:

@@ -122,20 +122,20 @@ def test_this_machines_c_library_can_be_preloaded() -> None:
         (header(kind=1), "is an ELF file, but no shared library"),
     ],
 )
-def test_what_cannot_be_preloaded_is_told(content: bytes, sentence: str, tmp_path: Path) -> None:
+def test_what_cannot_be_preloaded_is_refused(content: bytes, sentence: str, tmp_path: Path) -> None:
     path = lay(tmp_path / "libmine.so", content)
     assert sentence in refusal(path)
     with pytest.raises(UserError, match=r"^allocators: .*libmine\.so"):
         chosen([str(path)])
 
 
-def test_what_is_no_file_is_told(tmp_path: Path) -> None:
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path / "absent.so") == f"there is no file {str(tmp_path / 'absent.so')!r}"
     assert "there is no file" in refusal(tmp_path)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_what_may_not_be_read_is_told(tmp_path: Path) -> None:
+def test_what_may_not_be_read_is_refused(tmp_path: Path) -> None:
     path = lay(tmp_path / "libmine.so")
     path.chmod(0)
     assert "cannot be read: Permission denied" in refusal(path)
@@ -162,7 +162,7 @@ def test_all_goes_on_with_those_that_are_here_and_names_the_others(two: list[str
 
 
 @pytest.mark.usefixtures("two")
-def test_nothing_left_and_wrong_names_are_told() -> None:
+def test_nothing_left_and_wrong_names_are_refused() -> None:
     with pytest.raises(UserError, match="allocators: mimalloc is not installed: 'apt-get install"):
         chosen(["mimalloc"])
     with pytest.raises(UserError, match="unknown allocator 'jmalloc': did you mean 'jemalloc'"):

@@ -1,4 +1,4 @@
-"""Which BLAS libraries there are: files found, doors to the same one left out, names, refusals."""
+"""Which BLAS libraries there are: files found, second interfaces left out, names, refusals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def names(root: Path, python: Path, environment: dict[str, str] | None = None) -
 # --- files ---------------------------------------------------------------------------------------
 
 
-def test_debians_folders_are_searched_and_second_doors_left_out(tmp_path: Path) -> None:
+def test_debians_folders_are_searched_and_second_interfaces_left_out(tmp_path: Path) -> None:
     folder = "usr/lib/x86_64-linux-gnu"
     tree(
         tmp_path,
@@ -100,7 +100,7 @@ def test_a_library_that_gives_no_sign_is_the_reference(plain_blas: Path) -> None
     assert library == expected
 
 
-def test_equal_names_are_told_apart(plain_blas: Path, tmp_path: Path) -> None:
+def test_equal_names_are_distinguished(plain_blas: Path, tmp_path: Path) -> None:
     other = tmp_path / "libblas-other.so"
     shutil.copy(plain_blas, other)
     libraries, _ = probe([plain_blas, other])
@@ -170,7 +170,7 @@ def test_all_or_some_by_name(three: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("three")
-def test_a_wrong_name_or_path_is_told() -> None:
+def test_a_wrong_name_or_path_is_refused() -> None:
     with pytest.raises(UserError, match="unknown BLAS library 'openblas': did you mean"):
         chosen(["openblas"])
     with pytest.raises(UserError, match=r"a/libm\.so cannot be used: it has no function"):

@@ -260,7 +260,7 @@ def test_setting_that_vanished_meanwhile_is_reported(root: Path) -> None:
     assert value(root, GOVERNORS[0]) == "powersave"
 
 
-def test_second_process_is_refused_and_told_who_is_at_it(root: Path) -> None:
+def test_second_process_is_refused_and_the_first_is_named(root: Path) -> None:
     with changer(root) as other:
         check_refused({"aslr": "0"}, root, f"process {other.process.pid} is changing system")
         assert values(root) == CHANGED

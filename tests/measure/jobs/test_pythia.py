@@ -105,7 +105,7 @@ def test_options_out_of_range(
 
 
 class FakePythia:
-    """A generator whose events fail as often as told; its random numbers count the attempts."""
+    """A generator whose events fail as often as asked; its random numbers count the attempts."""
 
     initialises = True
     failures = 0

@@ -1,4 +1,4 @@
-"""Which pages code can be laid on, on machines that are not this one and on this one."""
+"""Which pages code can be placed on, on this machine and on others."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_no_range_of_addresses() -> None:
         pages_by_node(1, 2, 1)
 
 
-def test_what_lies_elsewhere_is_said() -> None:
+def test_what_is_elsewhere_is_said() -> None:
     assert misplaced({3: 7}, 3) == ""
     assert misplaced({-errno.ENOENT: 2, 0: 3, 1: 4, 2: 1}, 1) == (
         "only 4 of 10 pages are on node 1, and 3 on node 0, 1 on node 2, 2 not in memory"

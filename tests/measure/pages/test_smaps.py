@@ -1,4 +1,4 @@
-"""What a range of addresses lies on: made-up texts of smaps, and the real ones of processes."""
+"""Which pages back a range of addresses: made-up texts of smaps, and the real ones of processes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ VSYSCALL = mapping(0xFFFFFFFFFF600000, 0xFFFFFFFFFF601000, "[vsyscall]", Rss=0)
 
 
 def pages(*mappings: str, begin: int = BEGIN, end: int = END) -> TextPages:
-    """What the range lies on, in a process that has other mappings on both sides."""
+    """Which pages back the range, in a process that has other mappings on both sides."""
     return backing_of("".join([LIBC, *mappings, STACK, VSYSCALL]), begin, end)
 
 
@@ -278,7 +278,7 @@ def real(advice: int) -> Iterator[tuple[TextPages, int]]:
         process.communicate()
 
 
-def test_real_memory_that_was_told_not_to_be_huge() -> None:
+def test_real_memory_that_is_not_to_be_huge() -> None:
     with real(mmap.MADV_NOHUGEPAGE) as (found, huge_kib):
         assert huge_kib == 0
         assert violated("4k", found) == ""

@@ -54,7 +54,7 @@ def in_numa_maps(arrays: Arrays, key: object) -> dict[int, int]:
 # --- first touch ---------------------------------------------------------------------------------
 
 
-def test_each_core_s_first_touch_lies_on_its_node(layout: Layout, arrays: Arrays) -> None:
+def test_each_core_s_first_touch_is_on_its_node(layout: Layout, arrays: Arrays) -> None:
     for cpu, node in enumerate(layout.nodes):
         assert lay(arrays, cpu, node) == ""
     for cpu, node in enumerate(layout.nodes):

@@ -149,8 +149,8 @@ def test_asking_for_an_offline_core_is_refused(
         assert topology().where(gone) == "offline"
         with pytest.raises(SystemExit, match=r"^2$"):
             main(["run", "numa", "-p", f"cores=0,{gone}"])
-        told = capsys.readouterr().err
-        assert f"cores: CPU {gone} is offline; it may use 0-{gone - 1}" in told
+        message = capsys.readouterr().err
+        assert f"cores: CPU {gone} is offline; it may use 0-{gone - 1}" in message
         with Arrays(Conditions()) as arrays:
             why = arrays.place("a", order="random", bytes_=1 << 20, cpu=gone)
             assert why.startswith(f"cpu{gone} cannot be used: it is offline")

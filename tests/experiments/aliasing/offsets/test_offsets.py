@@ -272,7 +272,7 @@ def test_a_blas_that_uses_threads_all_the_same_is_found_out(threaded: Blas) -> N
 
 
 @needs_this_processor
-def test_a_library_that_went_away_is_told() -> None:
+def test_a_library_that_went_away_is_reported() -> None:
     gone = Blas("gone", "reference", "nowhere/libgone.so", "cblas_dgemv", "")
     with (
         trials_of(gone) as trials,

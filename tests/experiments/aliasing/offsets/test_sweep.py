@@ -388,7 +388,7 @@ def test_three_crashes_in_a_row_end_it(crashing: Path) -> None:
     assert crashing.stat().st_size == 3
 
 
-def test_threads_of_the_function_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_of_a_function_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "threads_of_mine.py").write_text(
         "import threading, time\n"
         "def busy():\n"

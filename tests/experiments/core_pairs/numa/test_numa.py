@@ -235,7 +235,7 @@ def test_a_run_here() -> None:
         run.samples["alloc_node"].tolist()
     )
     found = by_subject(NUMA.analyse(run))
-    # So short a run beside other tests may take two cores for two groups; the null tests simulate.
+    # During other tests so short a run may see two groups in two cores; the null tests simulate.
     assert found["groups"].effect in (1, 2)
     assert found["kernel"].subject == "kernel"
     assert list(figures(run)) == ["heatmap", "groups", "classes"]

@@ -144,7 +144,7 @@ def test_an_array_that_is_gone_with_its_worker_is_placed_again() -> None:
 
 
 def test_a_core_that_is_taken_away_during_the_run() -> None:
-    """Its cells are marked, in both directions; the others go on, and it may come back."""
+    """Its cells are marked, in both directions; the others continue, and it may come back."""
     fake = FakeArrays(INTEL)
     trials = trials_of(fake)
     assert len(good(whole_round(trials, 4))) == 256

@@ -65,7 +65,7 @@ def test_hidden_siblings_are_named_and_the_kernel_is_corrected() -> None:
     )
 
 
-def test_what_the_kernel_names_and_is_not_so_is_told() -> None:
+def test_what_the_kernel_names_and_is_not_so_is_reported() -> None:
     said = found(samples(3, neighbours=0.0), cores=[(0, 1)])
     assert said["cpu0 and cpu1: ports"].plain.startswith(
         "cpu0 and cpu1 are on two cores, though the kernel says one"
@@ -83,7 +83,7 @@ def test_a_cluster_shares_its_second_level_cache_and_nothing_else() -> None:
     assert said["kernel"].verdict == "supported"
 
 
-def test_dies_and_nodes_are_told_from_cores() -> None:
+def test_dies_and_nodes_are_distinguished_from_cores() -> None:
     """Two dies on a node: each has its third-level cache, both the memory."""
     dies, nodes = [(0, 1), (2, 3)], [(0, 1, 2, 3)]
     for seed in range(5):
@@ -112,7 +112,7 @@ def test_noise_near_the_threshold_is_no_change() -> None:
 
 
 @pytest.mark.parametrize("before", [[(0, 1)], []], ids=["parted", "joined"])
-def test_a_migration_in_the_middle_is_told_with_its_time(before: Groups) -> None:
+def test_a_migration_in_the_middle_is_reported_with_its_time(before: Groups) -> None:
     after = [] if before else [(0, 1)]
     for seed in range(10):
         rows = samples(seed, cores=before, moved=after, rounds=24, moves_at=12)

@@ -181,7 +181,7 @@ def test_process_that_was_never_there(family: tuple[PerfThreads, int], tmp_path:
         again(recorder, Settings()).recording(4_194_303, tmp_path / "none")
 
 
-# --- a job that is told what to do ---------------------------------------------------------------
+# --- a job that does what it is asked ------------------------------------------------------------
 
 
 class Turning(NamedTuple):
@@ -250,7 +250,7 @@ def test_killed_perf_leaves_what_it_had(turning: Turning, tmp_path: Path) -> Non
             before = sleeps(turning.pid)
             turning.turn(1000)  # how often it waits is left to chance
             waited += sleeps(turning.pid) - before - 2  # for its input, and for the other's end
-        for _ in range(4):  # told something, perf answers, and then writes what it has
+        for _ in range(4):  # perf answers an order, and then writes what it has
             ControlledPerf.enable(recorder)
         os.kill(perf_of(recorder), signal.SIGKILL)
         turning.turn(10)
@@ -406,7 +406,7 @@ def test_perf_that_refuses_to_record(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @needs_perf
-def test_what_perf_is_told(tmp_path: Path) -> None:
+def test_what_perf_is_asked_to_do(tmp_path: Path) -> None:
     settings = Settings(sample_period_us=100.0, stack_bytes=4096, call_graph="dwarf", max_data_mb=7)
     options = " ".join(PerfThreads(tmp_path, settings)._options())
     assert "cpu-clock/period=100000,call-graph=dwarf,stack-size=4096,name=cpu/I" in options

@@ -27,7 +27,7 @@ def waits(
 
 
 def readings(*rows: tuple[int, int, int, bytes]) -> npt.NDArray[np.void]:
-    """Of time, CPU time, time without a core (microseconds) and state."""
+    """Of time, CPU time, run-queue delay (microseconds) and state."""
     found = np.zeros(len(rows), READING)
     for one, (time, run, delay, state) in zip(found, rows, strict=True):
         one["time_ns"], one["run_ns"], one["delay_ns"] = time * US, run * US, delay * US
@@ -71,7 +71,7 @@ def intervals(of: Life) -> npt.NDArray[np.void]:
     return found
 
 
-def told(of: Life) -> list[tuple[str, int, int]]:
+def states_of(of: Life) -> list[tuple[str, int, int]]:
     """State, length in microseconds, and lock of each interval."""
     return [
         (State(one["state"]).name, int(one["end_ns"] - one["start_ns"]) // US, int(one["lock"]))
@@ -80,13 +80,13 @@ def told(of: Life) -> list[tuple[str, int, int]]:
 
 
 def test_what_nothing_is_known_of_is_unknown() -> None:
-    found = told(life(1000, cpu_us=600))
+    found = states_of(life(1000, cpu_us=600))
     assert found == [("RUNNING", 600, -1), ("UNKNOWN", 400, -1)]
 
 
-def test_a_wait_is_stamped_and_what_lies_between_is_exact() -> None:
+def test_a_wait_is_stamped_and_the_time_between_is_exact() -> None:
     of = life(2000, waits((300, 900, 5, 305), (1200, 1500, 5, 610)), cpu_us=1110)
-    assert told(of) == [
+    assert states_of(of) == [
         ("RUNNING", 300, -1),
         ("WAITING", 600, 0),
         ("RUNNING", 300, -1),
@@ -104,23 +104,23 @@ def test_the_end_of_a_wait_without_a_core_is_ready() -> None:
     of = life(
         10_000, waits((4000, 10_000, 0, 4000)), readings((10_000, 4000, 2000, S)), cpu_us=4000
     )
-    assert told(of) == [("RUNNING", 4000, -1), ("WAITING", 4000, 0), ("READY", 2000, 0)]
+    assert states_of(of) == [("RUNNING", 4000, -1), ("WAITING", 4000, 0), ("READY", 2000, 0)]
     assert intervals(of)["flags"].tolist() == [0, 0, Flag.SAMPLED]
 
 
 def test_blocked_outside_of_waits() -> None:
     read = readings((10_000, 4000, 0, S))
-    assert told(life(10_000, None, read)) == [("RUNNING", 4000, -1), ("SLEEPING", 6000, -1)]
-    for_lock = told(life(10_000, None, read, locks=[3]))
+    assert states_of(life(10_000, None, read)) == [("RUNNING", 4000, -1), ("SLEEPING", 6000, -1)]
+    for_lock = states_of(life(10_000, None, read, locks=[3]))
     assert for_lock == [("RUNNING", 4000, -1), ("WAITING", 6000, 3)]
     of = life(10_000, None, read, locks=[-2])  # it says nothing of the time outside of waits
-    assert told(of) == [("RUNNING", 4000, -1), ("SLEEPING", 6000, -1)]
+    assert states_of(of) == [("RUNNING", 4000, -1), ("SLEEPING", 6000, -1)]
     assert (intervals(of)["flags"] == Flag.SAMPLED).all()
 
 
 def test_blocked_at_first_and_then_running() -> None:
     read = readings((1000, 1000, 0, S), (11_000, 3000, 2000, R))
-    assert told(life(11_000, None, read, locks=[5, -1])) == [
+    assert states_of(life(11_000, None, read, locks=[5, -1])) == [
         ("RUNNING", 1000, -1),
         ("WAITING", 6000, 5),
         ("READY", 2000, 5),
@@ -132,18 +132,18 @@ def test_old_readings_of_a_thread_that_runs_are_made_good() -> None:
     """The kernel brings its account up to date at its ticks only."""
     cpu_us = [(10_000, 8000), (20_000, 20_000), (30_000, 26_500), (40_000, 40_000)]
     read = readings(*((time, run, 0, R) for time, run in cpu_us))
-    assert told(life(40_000, None, read)) == [("RUNNING", 40_000, -1)]
+    assert states_of(life(40_000, None, read)) == [("RUNNING", 40_000, -1)]
 
 
 def test_a_thread_that_was_ready_all_the_time_did_not_sleep() -> None:
     """Run-queue delay is added when it ends: until then it looks like sleep."""
     read = readings((10_000, 1000, 0, R), (20_000, 1000, 0, R), (30_000, 2000, 28_000, R))
-    assert {state for state, *_ in told(life(30_000, None, read))} == {"RUNNING", "READY"}
+    assert {state for state, *_ in states_of(life(30_000, None, read))} == {"RUNNING", "READY"}
 
 
 def test_a_spinning_lock_is_spun_for() -> None:
     waited = waits((100, 500, 300, 400), kind=WaitKind.SPIN)
-    assert told(life(500, waited, cpu_us=400)) == [
+    assert states_of(life(500, waited, cpu_us=400)) == [
         ("RUNNING", 100, -1),
         ("SPINNING", 300, 0),
         ("READY", 100, 0),
@@ -152,7 +152,7 @@ def test_a_spinning_lock_is_spun_for() -> None:
 
 def test_a_wait_remains_one_if_it_was_all_without_a_core() -> None:
     of = life(10_000, waits((0, 10_000, 0, 0)), readings((10_000, 0, 10_000, R)))
-    assert [state for state, *_ in told(of)] == ["WAITING", "READY"]
+    assert [state for state, *_ in states_of(of)] == ["WAITING", "READY"]
 
 
 @pytest.mark.parametrize("read", [False, True])

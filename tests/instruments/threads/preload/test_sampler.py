@@ -147,7 +147,7 @@ def test_data_are_bounded(tmp_path: Path) -> None:
 
 
 def test_another_users_thread_is_seen_by_what_it_sleeps_in(tmp_path: Path) -> None:
-    """Where /proc/TID/syscall may not be read, wchan tells a futex, though not which."""
+    """Where /proc/TID/syscall may not be read, wchan shows a futex, though not which."""
     with python(LOCK) as (process, _):
         folder = Path(f"/proc/{process.pid}/task")
         assert soon(lambda: len(list(folder.iterdir())) == 2)
@@ -160,7 +160,7 @@ def test_another_users_thread_is_seen_by_what_it_sleeps_in(tmp_path: Path) -> No
         assert live._blocked(202) == (sampler.UNKNOWN_FUTEX, 0)
 
 
-def test_what_goes_wrong_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_wrong_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = Sampler(os.getpid(), tmp_path / "readings")
     monkeypatch.setattr(one, "_poll", Mock(side_effect=OSError("no space left")))
     with one:
