@@ -108,6 +108,18 @@ def test_the_end_of_a_wait_without_a_core_is_ready() -> None:
     assert intervals(of)["flags"].tolist() == [0, 0, Flag.SAMPLED]
 
 
+@pytest.mark.parametrize(
+    ("length", "ready", "shown"), [(1000, 2, 0), (1000, 4, 4), (50, 2, 2), (200, 2, 0)]
+)
+def test_a_delay_that_a_switch_of_threads_takes_is_none(
+    length: int, ready: int, shown: int
+) -> None:
+    """Of a wait of microseconds it is one from a fiftieth on."""
+    of = life(length, waits((0, length, 0, 0)), readings((length, 0, ready, S)), cpu_us=0)
+    states = {state: taken for state, taken, _ in states_of(of)}
+    assert states == {"WAITING": length - shown} | ({"READY": shown} if shown else {})
+
+
 def test_blocked_outside_of_waits() -> None:
     read = readings((10_000, 4000, 0, S))
     assert states_of(life(10_000, None, read)) == [("RUNNING", 4000, -1), ("SLEEPING", 6000, -1)]
