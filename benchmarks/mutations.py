@@ -4,10 +4,11 @@ python -m benchmarks.mutations draw --seed 31 --number 200 > drawn.json
 python -m benchmarks.mutations try drawn.json > tried.json    (changes this checkout: use a copy)
 
 A mutation changes one operator, number or condition within a function. It concerns the test files
-that import the mutated module or mirror it, and those of an experiment's folder. It is caught if
-one of their tests that `make test` runs fails. Each tenth time the code also stays as it is, as a
-control, which must survive. A list that was drawn from another commit is tried on this one by
-function, kind and place; what no longer exists is drawn anew in its file.
+that import the mutated module or mirror it, those of an experiment's folder, and the one that knows
+what stored runs show. It is caught if one of their tests that `make test` runs fails. Each tenth
+time the code also stays as it is, as a control, which must survive. A list that was drawn from
+another commit is tried on this one by function, kind and place; what no longer exists is drawn anew
+in its file.
 """
 
 from __future__ import annotations
@@ -137,7 +138,9 @@ def concerned(file: str) -> list[str]:
         return (test != mirror, not test.is_relative_to(own), str(test))
 
     near = sorted(found, key=distance)[:MAX_FILES]
-    return [str(one.relative_to(TOP)) for one in near]
+    if path.parts[1] in {"stats", "framework", "experiments"}:
+        near.append(TOP / "tests/experiments/test_golden.py")
+    return [str(one.relative_to(TOP)) for one in dict.fromkeys(near)]
 
 
 def modules() -> list[Path]:
