@@ -62,7 +62,7 @@ def annotate(
     are read now, if the object's file is still the one that was profiled.
 
     Instructions far from samples are left out, and long lines cut at 80 columns, but not with -v;
-    with -q only a comparison's verdicts are shown.
+    with -q only the verdicts of a comparison, or the instructions of one core.
     """
     from perflib.experiments.event_profile.instructions import annotated, sides_of
     from perflib.store.run_files import load
@@ -116,9 +116,9 @@ def _one_side(run: Run, found: Annotation, as_json: bool) -> None:
         rows = rows_of(found.table)
         print_json({"run": run.id, "functions": [{**one, "instructions": rows}]})
         return
-    head, *lines = found.text(around=None if verbose() else 10).splitlines()
-    show(visible(head), rest="  ")
-    for remark in found.remarks:
-        show(visible(remark), "  ", "    ")
-    for line in lines[len(found.remarks) :]:
+    if not quiet():
+        show(visible(f"{found.function} in {found.object}"), rest="    ")
+        for remark in found.remarks:
+            show(visible(remark), "  ", "    ")
+    for line in found.lines(None if verbose() else 10):
         put_cut(line)

@@ -165,8 +165,8 @@ def half_rises(sizes: Sequence[float] | Floats, knees: Knees) -> tuple[Interval,
     pages fall on its sets by chance (a hash chooses the set) some sets are full long before: the
     rise begins too early, and half of it has come at about as many pages as there are entries.
     Where victims are random it begins when the level is full, and is half done at 1.4 times as
-    many. So the entries are from where the rise begins to where half of it has come, whatever the
-    TLB does.
+    many. So the number of entries is between where the rise begins and where half of it has come,
+    whatever the TLB does.
 
     Parameters
     ----------

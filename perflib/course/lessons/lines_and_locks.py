@@ -16,7 +16,7 @@ _TAKEN_PER_S = 100_000
 
 
 def _shared_lines(owners: Sequence[tuple[int, int]], line_bytes: int) -> int:
-    """Lines on which the counters of two threads or more are."""
+    """Lines that hold the counters of two threads or more."""
     threads: dict[int, set[int]] = {}
     for address, thread in owners:
         threads.setdefault(address // line_bytes, set()).add(thread)

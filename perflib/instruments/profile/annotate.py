@@ -44,14 +44,13 @@ class Annotation:
     table: pd.DataFrame
     remarks: tuple[str, ...]
 
-    def text(self, around: int | None = None) -> str:
-        """The list for a terminal; with ``around`` only so many instructions next to a sample."""
+    def lines(self, around: int | None = None) -> list[str]:
+        """The instructions for a terminal; ``around``: only so many next to one with samples."""
         hit = self.table["percent"] > 0
-        lines = listing(self.table, None if around is None else hit, around or 0, 10, _line)
-        return "\n".join([f"{self.function} in {self.object}", *self.remarks, *lines])
+        return listing(self.table, None if around is None else hit, around or 0, 10, _line)
 
     def __str__(self) -> str:
-        return self.text(around=10)
+        return "\n".join([f"{self.function} in {self.object}", *self.remarks, *self.lines(10)])
 
 
 def listing(
